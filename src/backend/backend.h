@@ -1,0 +1,140 @@
+/*
+ * backend.h - whole-tensor operations on a device.
+ *
+ * The model is written against these calls alone. Buffers are F32, row-major, tokens
+ * first: [T, D]. Nothing allocates in a decode step: every buffer exists before. A CPU
+ * backend gives the same bits at any number of threads, kernel level and batch shape.
+ * A weight that was folded carries its rotation, and matmul applies it to the
+ * activation; no path can forget it. Not thread-safe.
+ */
+#ifndef BACKEND_BACKEND_H
+#define BACKEND_BACKEND_H
+
+#include "base/log.h"
+#include "base/pool.h"
+#include "tensor/tensor.h"
+
+struct backend;
+
+/* Block-Hadamard rotation of the input axis (FORMATS.md §1.5). Shared by all weights of
+ * one width; compared by address. */
+struct rotation {
+    int64_t width;      /* a multiple of block */
+    int64_t block;      /* a power of two */
+    const float *signs; /* [width] of +1 and -1; NULL: all +1 */
+};
+
+/* A weight matrix of a linear layer or an embedding table: y = W x. */
+struct weight {
+    const char *name; /* for messages */
+    enum dtype type;
+    int64_t cols, rows; /* inputs (row length), outputs */
+    const uint8_t *data;
+    uint64_t row_bytes;
+    const struct rotation *rot; /* NULL: not folded */
+};
+
+/* An activation that several weights may read: x [T, width], with its rotated and
+ * quantised forms kept beside it, each made at most once after act_changed(). */
+struct act {
+    float *x; /* [max_tokens, max_width], the caller writes rows [0, n_tokens) */
+    int64_t n_tokens, width;
+    void *impl;
+};
+
+/* One layer's cache: [K][cap][head_dim] F16, K and V apart. */
+struct kv_layer {
+    uint16_t *k, *v;
+    int64_t cap; /* positions that fit */
+};
+
+enum rope_kind {
+    ROPE_NORM, /* pairs (2i, 2i+1): GGUF `llama` */
+    ROPE_NEOX, /* pairs (i, i + n_rot/2) */
+};
+
+struct rope_args {
+    enum rope_kind kind;
+    int64_t head_dim, n_rot;
+    const float *freq; /* [n_rot/2] angle per position step, scaling included */
+    float mscale;      /* multiplies cos and sin (YaRN); 1 otherwise */
+};
+
+struct attn_args {
+    int64_t n_heads, n_kv_heads, head_dim;
+    int64_t
+        pos0; /* position of the first token of the batch; cache holds 0..pos0+T-1 */
+    int64_t
+        window; /* 0: all; else attends to the last `window` positions, itself included */
+    float scale;
+    float softcap; /* 0: none */
+};
+
+struct backend_config {
+    struct pool *pool; /* borrowed; NULL: one thread */
+    unsigned cpu;      /* feature bits allowed (cpu_limit) */
+    bool exact;        /* activations and sums in F32, weights decoded to F32 */
+    const struct log *log;
+};
+
+/* The CPU backend. B2_ENOMEM. */
+enum b2_status backend_cpu_new(struct backend **out, const struct backend_config *cfg,
+                               struct b2_err *err) NODISCARD;
+void backend_free(struct backend *be);                     /* NULL is fine */
+const char *backend_kernel_name(const struct backend *be); /* "avx2", "scalar" */
+bool backend_is_exact(const struct backend *be);
+
+/* Bytes of scratch that the backend and its activations will allocate for these limits. */
+uint64_t backend_act_bytes(const struct backend *be, int64_t max_tokens,
+                           int64_t max_width);
+
+enum b2_status act_new(struct act **out, struct backend *be, int64_t max_tokens,
+                       int64_t max_width, struct b2_err *err) NODISCARD;
+void act_free(struct backend *be, struct act *a); /* NULL is fine */
+/* Says that x[0..n_tokens)[width] was rewritten. */
+void act_changed(struct act *a, int64_t n_tokens, int64_t width);
+
+/* y [T, w->rows] = a · Wᵀ, rotation applied. a->width == w->cols. */
+void backend_matmul(struct backend *be, float *y, const struct weight *w,
+                    struct act *a);
+/* The same for several weights that read one activation (q/k/v, gate/up): one join of
+ * threads instead of n. Bits equal n single calls. */
+void backend_matmul_n(struct backend *be, float *const *y,
+                      const struct weight *const *w, int n, struct act *a);
+
+/* dst [T, w->cols] = rows ids[t] of an embedding table, inverse rotation applied.
+ * ids are in range (checked by the caller). */
+void backend_embed(struct backend *be, float *dst, const struct weight *w,
+                   const int32_t *ids, int64_t n_tokens);
+
+/* y = x / sqrt(mean(x²) + eps) · gain, per row of width d; y may be x. */
+void backend_rmsnorm(struct backend *be, float *y, const float *x, const float *gain,
+                     int64_t n_rows, int64_t d, float eps);
+
+/* In place on x [T, n_heads, head_dim]; token t has position pos0 + t. */
+void backend_rope(struct backend *be, float *x, int64_t n_tokens, int64_t n_heads,
+                  int64_t pos0, const struct rope_args *args);
+
+/* Stores k, v [T, K, head_dim] at positions pos0.. as F16. */
+void backend_kv_store(struct backend *be, struct kv_layer *kv, const float *k,
+                      const float *v, int64_t n_tokens, int64_t n_kv_heads,
+                      int64_t head_dim, int64_t pos0);
+
+/* out [T, H, head_dim] = causal grouped attention of q [T, H, head_dim] over the cache. */
+void backend_attention(struct backend *be, float *out, const float *q,
+                       const struct kv_layer *kv, int64_t n_tokens,
+                       const struct attn_args *args);
+
+/* y[i] = silu(gate[i]) * up[i]; y may be gate. */
+void backend_silu_mul(struct backend *be, float *y, const float *gate, const float *up,
+                      int64_t n);
+/* y[i] += x[i] */
+void backend_add(struct backend *be, float *y, const float *x, int64_t n);
+
+/* Scratch that attention needs for these limits is made here, before decoding. */
+enum b2_status backend_reserve(struct backend *be, int64_t max_tokens, int64_t n_heads,
+                               int64_t max_ctx, struct b2_err *err) NODISCARD;
+uint64_t backend_reserve_bytes(const struct backend *be, int64_t max_tokens,
+                               int64_t n_heads, int64_t max_ctx);
+
+#endif

@@ -1,0 +1,38 @@
+/*
+ * hparams.h - the numbers of an architecture, read and checked from a model's keys.
+ *
+ * Shapes use the letters of docs/ARCHITECTURE.md: T tokens, D width, F hidden, H heads,
+ * K kv heads, V vocabulary.
+ */
+#ifndef MODEL_HPARAMS_H
+#define MODEL_HPARAMS_H
+
+#include "format/meta.h"
+
+enum arch { ARCH_LLAMA };
+
+enum rope_scaling {
+    ROPE_SCALE_NONE,
+    ROPE_SCALE_LINEAR,
+    ROPE_SCALE_YARN,
+    ROPE_SCALE_LLAMA3
+};
+
+struct hparams {
+    enum arch arch;
+    int64_t n_layers, d, f, n_heads, n_kv_heads, head_dim, n_rot, vocab, ctx_train;
+    float norm_eps;
+    float rope_base;
+    enum rope_scaling rope_scaling;
+    float rope_factor;
+    float rope_orig_ctx; /* YaRN */
+    float rope_attn_factor, yarn_ext, yarn_beta_fast, yarn_beta_slow;
+};
+
+/* Every key that changes the arithmetic is applied or refused: B2_EUNSUP names the key
+ * and its value (unknown architecture: lists the known ones). B2_EFORMAT: values that contradict each
+ * other (D not H * head_dim's partner, zero counts, …). vocab comes from the token list or the key. */
+enum b2_status hparams_read(struct hparams *hp, const struct meta *m,
+                            struct b2_err *err) NODISCARD;
+
+#endif

@@ -1,0 +1,51 @@
+/*
+ * session.h - one conversation with a model: its cache, its position, its logits.
+ *
+ * Same bits for any batch size, thread count and reuse of a warm prefix. Not
+ * thread-safe; session_cancel alone may be called from a signal handler or thread.
+ */
+#ifndef MODEL_SESSION_H
+#define MODEL_SESSION_H
+
+#include "model/model.h"
+
+struct session;
+
+struct session_params {
+    int64_t ctx;        /* positions; 0: min(ctx_train, 4096) */
+    int64_t batch;      /* most tokens per forward pass; 0: 512 */
+    uint64_t mem_limit; /* 0: none; else B2_ENOMEM with the plan when over it */
+};
+
+/* be is borrowed, used by this session only while one of its calls runs. */
+enum b2_status session_new(struct session **out, const struct model *m,
+                           struct backend *be, const struct session_params *p,
+                           struct b2_err *err) NODISCARD;
+void session_free(struct session *s); /* NULL is fine */
+
+int64_t session_ctx(const struct session *s);
+int64_t session_pos(const struct session *s); /* tokens in the cache */
+
+/* Makes the cache hold exactly ids[0..n) by keeping the longest common prefix (at most n-1,
+ * so that logits of the last position exist) and forwarding the rest. *n_reused may be
+ * NULL. B2_EARG: longer than the context, an id out of range, n == 0. B2_ECANCEL. */
+enum b2_status session_sync(struct session *s, const int32_t *ids, int64_t n,
+                            int64_t *n_reused, struct b2_err *err) NODISCARD;
+
+/* Appends one token. B2_EARG when the context is full. */
+enum b2_status session_step(struct session *s, int32_t id,
+                            struct b2_err *err) NODISCARD;
+
+/* [V] logits of the last position; valid until the next call that changes the session. */
+const float *session_logits(const struct session *s);
+
+/* Forwards n <= batch tokens and gives logits of all of them: logits [n, V], caller's
+ * buffer. For evaluation. */
+enum b2_status session_eval(struct session *s, const int32_t *ids, int64_t n,
+                            float *logits, struct b2_err *err) NODISCARD;
+
+void session_rewind(struct session *s, int64_t pos); /* forgets positions >= pos */
+/* Makes the running call return B2_ECANCEL soon. Async-signal-safe. */
+void session_cancel(struct session *s);
+
+#endif

@@ -1,0 +1,33 @@
+/*
+ * tensor.h - a named matrix of bytes: what format/ hands to everybody else.
+ *
+ * Dimensions follow GGUF: ne[0] is the row length (the input axis of a weight), ne[1]
+ * the number of rows; unused dimensions are 1.
+ */
+#ifndef TENSOR_TENSOR_H
+#define TENSOR_TENSOR_H
+
+#include "tensor/dtype.h"
+
+enum { TENSOR_MAX_RANK = 4 };
+
+struct tensor {
+    const char *name; /* borrowed from the container */
+    enum dtype type;
+    int rank;
+    int64_t ne[TENSOR_MAX_RANK];
+    const uint8_t *data; /* mapped or owned by the container */
+    uint64_t n_bytes;
+};
+
+static inline int64_t tensor_rows(const struct tensor *t)
+{
+    return t->ne[1] * t->ne[2] * t->ne[3];
+}
+
+static inline int64_t tensor_count(const struct tensor *t)
+{
+    return t->ne[0] * tensor_rows(t);
+}
+
+#endif
