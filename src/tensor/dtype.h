@@ -26,7 +26,7 @@ enum dtype {
     DT_Q6_K,
     DT_TQ1_0,
     DT_TQ2_0,
-    DT_Q1_0,
+    DT_Q1_0,      /* binary: -d or +d, no zero, so not DTF_TERNARY */
     DT_Q2_0,      /* id 42, groups of 64 (mainline) */
     DT_Q2_0_G128, /* id 42, groups of 128: the legacy layout; convert to PQ2_0 */
     DT_PQ2_0,     /* id 142 */
@@ -62,7 +62,7 @@ const struct dtype_info *dtype_info(enum dtype t); /* never NULL for t < N_DTYPE
 
 /* By GGUF id; for 42 gives DT_Q2_0. False: unknown id. */
 bool dtype_from_gguf(enum dtype *out, uint32_t id);
-/* By name, any case; also "tq1_0" and "Q2_0_G128". False: unknown name. */
+/* By the name in the table, any case. False: unknown name. */
 bool dtype_from_name(enum dtype *out, const char *name);
 
 /* Bytes of a row of n weights. B2_EARG: n is not a multiple of the block (message has

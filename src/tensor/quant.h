@@ -6,6 +6,12 @@
  * writers are container writers: rounding without any importance, byte-exact with the
  * ggml reference encoders, lossless on values that the type can hold. Fitted rounding
  * lives in compress/.
+ *
+ * Groups at the ends of FP16's range are defined. A scale that underflows (below 2^-25)
+ * is stored as 0 and its group decodes to exact zeros. A scale above 65504 is stored as
+ * 65504, so that the group stays finite but is wrong: whoever must not lose it compares
+ * before and after, or asks quant_scale_fits() first. (ggml stores infinity there, the
+ * one case where bytes differ.)
  */
 #ifndef TENSOR_QUANT_H
 #define TENSOR_QUANT_H
@@ -24,17 +30,22 @@ void quant_encode_row(enum dtype t, void *dst, const float *src, int64_t n);
 enum b2_status quant_check_row(const float *src, int64_t n, int64_t *col,
                                struct b2_err *err) NODISCARD;
 
-/* Ternary blocks: codes and scales apart. t has DTF_TERNARY.
- *   codes  [n] int8: -1, 0, +1 (2-bit types may decode +2)
+/* Whether every group of n finite weights has scales within FP16's range when encoded as
+ * t (writable). *col (may be NULL) gets the first column of the first group that has not. */
+bool quant_scale_fits(enum dtype t, const float *src, int64_t n, int64_t *col);
+
+/* Ternary blocks: codes and scales apart. t has DTF_TERNARY, or is Q1_0.
+ *   codes  [n] int8: -1, 0, +1 (2-bit types may decode +2; Q1_0 has no 0)
  *   scales [n / block] F32, exact values of the stored FP16 */
 void quant_ternary_split(enum dtype t, int8_t *codes, float *scales, const void *src,
                          int64_t n);
-/* The reverse; scales are rounded to FP16. codes in -1..+1 (2-bit types: also +2). */
+/* The reverse; scales are rounded to FP16. codes in -1..+1 (2-bit types: also +2; Q1_0
+ * takes 0 as -1). */
 void quant_ternary_join(enum dtype t, void *dst, const int8_t *codes,
                         const float *scales, int64_t n);
 
 /* Looks for what no encoder writes: code 3 in 2-bit types, byte values that base-3
- * never yields, NaN or infinite scales. Returns the index of the first such block of the
+ * never yields, NaN or infinite scales (plain floats: values). Returns the index of the first such block of the
  * row, -1 if none; *what (may be NULL) gets a static description. Any type. */
 int64_t quant_verify_row(enum dtype t, const void *src, int64_t n, const char **what);
 
