@@ -24,7 +24,9 @@ enum b2_status session_new(struct session **out, const struct model *m,
 void session_free(struct session *s); /* NULL is fine */
 
 int64_t session_ctx(const struct session *s);
-int64_t session_pos(const struct session *s); /* tokens in the cache */
+int64_t session_batch(const struct session *s); /* most tokens per session_eval */
+const struct model *session_model(const struct session *s); /* as given, borrowed */
+int64_t session_pos(const struct session *s);               /* tokens in the cache */
 
 /* Makes the cache hold exactly ids[0..n) by keeping the longest common prefix (at most n-1,
  * so that logits of the last position exist) and forwarding the rest. *n_reused may be

@@ -1,0 +1,5 @@
+# Tests of src/eval.
+b2_test(test_textset SRC unit/test_textset.c LIBS b2_eval)
+b2_test(test_logprob SRC unit/test_logprob.c LIBS b2_eval)
+# Brings its own session_* functions, so the model's are never linked.
+b2_test(test_divergence SRC unit/test_divergence.c LIBS b2_eval)
