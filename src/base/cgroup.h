@@ -1,0 +1,17 @@
+/*
+ * cgroup.h - how much processor time the control group of this process may use.
+ *
+ * Linux containers limit a process by a quota of microseconds per period: version 2 in
+ * cpu.max, version 1 in cpu.cfs_quota_us and cpu.cfs_period_us, at every level of the
+ * group's path. Kernel documentation: admin-guide/cgroup-v2.rst, section "CPU", and
+ * scheduler/sched-bwc.rst.
+ */
+#ifndef BASE_CGROUP_H
+#define BASE_CGROUP_H
+
+/* Processors' worth of time that the tightest level allows, 0.0: no limit. proc_file
+ * and root are "/proc/self/cgroup" and "/sys/fs/cgroup"; tests pass others. What
+ * cannot be read limits nothing. */
+double cgroup_cpu_quota(const char *proc_file, const char *root);
+
+#endif
