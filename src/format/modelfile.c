@@ -1,0 +1,263 @@
+/*
+ * modelfile.c - one face for all containers: look-up, loading, fingerprints.
+ */
+#include "format/modelfile.h"
+
+#include "base/mem.h"
+#include "base/reader.h"
+#include "format/hash.h"
+#include "format/modelfile_int.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum { HASH_PIECE = 8 << 20 };
+
+enum b2_status mf_add_part(struct modelfile *mf, const char *path,
+                           struct mf_part **part, struct b2_err *err)
+{
+    if (mf->n_parts == mf->cap_parts) {
+        int cap = mf->cap_parts ? mf->cap_parts * 2 : 8;
+        struct mf_part *p = mem_realloc(mf->parts, (size_t)cap, sizeof *p);
+        if (!p)
+            return err_set(err, B2_ENOMEM, "out of memory");
+        mf->parts = p;
+        mf->cap_parts = cap;
+    }
+    struct mf_part *p = &mf->parts[mf->n_parts];
+    *p = (struct mf_part){.path = arena_strdup(mf->arena, path)};
+    if (!p->path)
+        return err_set(err, B2_ENOMEM, "out of memory");
+    enum b2_status rc = file_map(&p->map, path, err);
+    if (rc)
+        return rc;
+    mf->n_parts++;
+    *part = p;
+    return B2_OK;
+}
+
+enum b2_status mf_add_entry(struct modelfile *mf, const struct mf_entry *e,
+                            struct b2_err *err)
+{
+    if (mf->n == mf->cap) {
+        int64_t cap = mf->cap ? mf->cap * 2 : 64;
+        struct mf_entry *p = mem_realloc(mf->entry, (size_t)cap, sizeof *p);
+        if (!p)
+            return err_set(err, B2_ENOMEM, "out of memory");
+        mf->entry = p;
+        mf->cap = cap;
+    }
+    char show[NAMES_SHOW_MAX];
+    switch (names_add(&mf->names, e->t.name)) {
+    case NAMES_ADDED:
+        break;
+    case NAMES_EXISTS:
+        return err_set(err, B2_EFORMAT, "tensor %s appears twice",
+                       names_show(show, e->t.name, strlen(e->t.name)));
+    case NAMES_ENOMEM:
+        return err_set(err, B2_ENOMEM, "out of memory");
+    }
+    mf->entry[mf->n++] = *e;
+    return B2_OK;
+}
+
+/* A safetensors file that has another name: a plausible header length, then JSON. */
+static bool looks_like_safetensors(const char *path, const struct file_map *map)
+{
+    static const char ext[] = ".safetensors";
+    size_t n = strlen(path), m = sizeof ext - 1;
+
+    if (n >= m && strcmp(path + n - m, ext) == 0)
+        return map->size < 4 || memcmp(map->data, "GGUF", 4) != 0;
+    return map->size > 8 && map->data[8] == '{' && le_get64(map->data) <= map->size - 8;
+}
+
+static enum b2_status open_any(struct modelfile *mf, struct b2_err *err)
+{
+    struct mf_part *part;
+
+    if (file_is_dir(mf->path)) {
+        mf->kind = MF_FOLDER;
+        return mf_open_folder(mf, err);
+    }
+    enum b2_status rc = mf_add_part(mf, mf->path, &part, err);
+    if (rc)
+        return rc;
+    if (looks_like_safetensors(mf->path, &part->map)) {
+        mf->kind = MF_SAFETENSORS;
+        rc = mf_open_safetensors(mf, err);
+    } else {
+        mf->kind = MF_GGUF;
+        rc = mf_open_gguf(mf, err);
+    }
+    if (rc)
+        err_wrap(err, "%s", mf->path);
+    return rc;
+}
+
+enum b2_status modelfile_open(struct modelfile **out, const char *path,
+                              const struct log *log, struct b2_err *err)
+{
+    struct modelfile *mf = mem_calloc(1, sizeof *mf);
+
+    if (!mf)
+        return err_set(err, B2_ENOMEM, "%s: out of memory", path);
+    mf->log = log;
+    mf->arena = arena_new(SIZE_MAX / 2); /* bounded by the headers that fill it */
+    mf->path = mf->arena ? arena_strdup(mf->arena, path) : NULL;
+    enum b2_status rc = mf->path ? open_any(mf, err)
+                                 : err_set(err, B2_ENOMEM, "%s: out of memory", path);
+    if (rc) {
+        modelfile_close(mf);
+        return rc;
+    }
+    *out = mf;
+    return B2_OK;
+}
+
+void modelfile_close(struct modelfile *mf)
+{
+    if (!mf)
+        return;
+    for (int64_t i = 0; i < mf->n; i++)
+        mem_free(mf->entry[i].owned);
+    if (mf->owns_meta)
+        meta_free(mf->meta);
+    for (int i = 0; i < mf->n_parts; i++) {
+        gguf_close(&mf->parts[i].gguf);
+        file_unmap(&mf->parts[i].map);
+    }
+    mem_free(mf->entry);
+    mem_free(mf->parts);
+    names_free(&mf->names);
+    arena_free(mf->arena);
+    mem_free(mf);
+}
+
+enum modelfile_kind modelfile_kind(const struct modelfile *mf)
+{
+    return mf->kind;
+}
+
+const char *modelfile_path(const struct modelfile *mf)
+{
+    return mf->path;
+}
+
+const struct meta *modelfile_meta(const struct modelfile *mf)
+{
+    return mf->meta;
+}
+
+uint64_t modelfile_bytes(const struct modelfile *mf)
+{
+    uint64_t total = 0;
+
+    for (int i = 0; i < mf->n_parts; i++)
+        total += mf->parts[i].map.size;
+    return total;
+}
+
+int64_t modelfile_n_tensors(const struct modelfile *mf)
+{
+    return mf->n;
+}
+
+const struct tensor *modelfile_tensor(const struct modelfile *mf, int64_t i)
+{
+    return &mf->entry[i].t;
+}
+
+int64_t modelfile_find(const struct modelfile *mf, const char *name)
+{
+    return names_find(&mf->names, name);
+}
+
+/* Rows of each head of n rows: row 2i comes from row i, row 2i+1 from row i + n/2. This
+ * is what llama.cpp's converter does to the q and k of Llama models, so that rotary
+ * pairs lie side by side. */
+static void permute_rows(uint8_t *dst, const struct mf_entry *e)
+{
+    size_t row = (size_t)(e->t.n_bytes / (uint64_t)tensor_rows(&e->t));
+    int64_t per_head = tensor_rows(&e->t) / e->n_heads;
+
+    for (int64_t r = 0; r < tensor_rows(&e->t); r++) {
+        int64_t in = r % per_head;
+        int64_t from = r - in + in / 2 + (in % 2) * (per_head / 2);
+        memcpy(dst + (size_t)r * row, e->src + (size_t)from * row, row);
+    }
+}
+
+enum b2_status modelfile_load(struct modelfile *mf, int64_t i, struct b2_err *err)
+{
+    struct mf_entry *e = &mf->entry[i];
+
+    if (e->how == MF_IN_PLACE || e->how == MF_MADE || e->owned)
+        return B2_OK;
+    e->owned = mem_aligned(64, (size_t)e->t.n_bytes, 1);
+    if (!e->owned)
+        return err_set(err, B2_ENOMEM, "tensor %s: out of memory (%" PRIu64 " bytes)",
+                       e->t.name, e->t.n_bytes);
+    if (e->how == MF_PERMUTE && e->t.n_bytes > 0)
+        permute_rows(e->owned, e);
+    else if (e->t.n_bytes > 0)
+        memcpy(e->owned, e->src, (size_t)e->t.n_bytes);
+    e->t.data = e->owned;
+    return B2_OK;
+}
+
+void modelfile_unload(struct modelfile *mf, int64_t i)
+{
+    struct mf_entry *e = &mf->entry[i];
+
+    if (e->owned) {
+        mem_free(e->owned);
+        e->owned = NULL;
+        e->t.data = NULL;
+    }
+    if (e->part >= 0)
+        file_map_drop(&mf->parts[e->part].map, e->offset, e->t.n_bytes);
+}
+
+uint64_t modelfile_load_bytes(const struct modelfile *mf, int64_t i)
+{
+    const struct mf_entry *e = &mf->entry[i];
+
+    return e->how == MF_COPY || e->how == MF_PERMUTE ? e->t.n_bytes : 0;
+}
+
+/* Sums the first n(part) bytes of each part; pages are given back as we go, so that a
+ * file larger than memory does not push everything else out. */
+static enum b2_status sum_parts(const struct modelfile *mf, bool heads_only,
+                                char hex[65], struct b2_err *err)
+{
+    struct hash *h = NULL;
+    enum b2_status rc = hash_new(&h, err);
+
+    for (int i = 0; rc == B2_OK && i < mf->n_parts; i++) {
+        const struct mf_part *p = &mf->parts[i];
+        uint64_t n = heads_only && p->head < p->map.size ? p->head : p->map.size;
+        for (uint64_t at = 0; rc == B2_OK && at < n; at += HASH_PIECE) {
+            uint64_t piece = n - at < HASH_PIECE ? n - at : HASH_PIECE;
+            rc = hash_add(h, p->map.data + at, (size_t)piece, err);
+            if (!heads_only)
+                file_map_drop(&p->map, at, piece);
+        }
+    }
+    if (rc == B2_OK)
+        rc = hash_hex(h, hex, err);
+    hash_free(h);
+    return rc;
+}
+
+enum b2_status modelfile_fingerprint(const struct modelfile *mf, char hex[65],
+                                     struct b2_err *err)
+{
+    return sum_parts(mf, true, hex, err);
+}
+
+enum b2_status modelfile_sha256(const struct modelfile *mf, char hex[65],
+                                struct b2_err *err)
+{
+    return sum_parts(mf, false, hex, err);
+}

@@ -1,0 +1,68 @@
+/*
+ * modelfile_int.h - the inside of a modelfile, shared by its openers.
+ *
+ * A model is a list of files (parts), each mapped, and a list of entries: tensors under
+ * their GGUF names whose bytes lie in one part, in place or rearranged when loaded.
+ */
+#ifndef FORMAT_MODELFILE_INT_H
+#define FORMAT_MODELFILE_INT_H
+
+#include "base/arena.h"
+#include "base/file.h"
+#include "format/gguf.h"
+#include "format/modelfile.h"
+#include "format/names.h"
+
+struct mf_part {
+    char *path; /* arena */
+    struct file_map map;
+    uint64_t head; /* leading bytes that the fingerprint covers */
+    struct gguf gguf;
+};
+
+enum mf_how {
+    MF_IN_PLACE, /* data points into the map */
+    MF_COPY,     /* the same bytes, but the map's address does not suit the type */
+    MF_PERMUTE,  /* rows of each head: two halves become interleaved pairs */
+    MF_MADE,     /* computed at opening, owned by the arena */
+};
+
+struct mf_entry {
+    struct tensor t;
+    enum mf_how how;
+    int part;           /* -1: MF_MADE */
+    uint64_t offset;    /* of the bytes in the part */
+    const uint8_t *src; /* the same place in memory */
+    int64_t n_heads;    /* MF_PERMUTE */
+    uint8_t *owned;     /* what load made, or NULL */
+};
+
+struct modelfile {
+    enum modelfile_kind kind;
+    const char *path; /* as given */
+    const struct log *log;
+    struct arena *arena; /* paths, names, small tables */
+    struct meta *meta;   /* owned unless it is parts[0].gguf.meta */
+    bool owns_meta;
+    struct mf_part *parts;
+    int n_parts, cap_parts;
+    struct mf_entry *entry;
+    int64_t n, cap;
+    struct names names;
+};
+
+/* Maps path as the next part; *part is valid until the next call. */
+enum b2_status mf_add_part(struct modelfile *mf, const char *path,
+                           struct mf_part **part, struct b2_err *err) NODISCARD;
+
+/* Appends an entry. The name must outlive mf (arena). B2_EFORMAT: it is there already. */
+enum b2_status mf_add_entry(struct modelfile *mf, const struct mf_entry *e,
+                            struct b2_err *err) NODISCARD;
+
+/* The openers: mf->path is set, everything else empty; the caller cleans up. Single
+ * files come with their first part already mapped. */
+enum b2_status mf_open_gguf(struct modelfile *mf, struct b2_err *err) NODISCARD;
+enum b2_status mf_open_safetensors(struct modelfile *mf, struct b2_err *err) NODISCARD;
+enum b2_status mf_open_folder(struct modelfile *mf, struct b2_err *err) NODISCARD;
+
+#endif
