@@ -125,8 +125,8 @@ static uint8_t pack_bits(const int8_t *code, const struct span *s, int radix)
     unsigned byte = 0;
 
     for (int n = 0; n < s->digits; n++) {
-        int c = code[n * s->digit_step];
-        byte |= radix == 4 ? (unsigned)(c + 1) << 2 * n : (unsigned)(c > 0) << n;
+        const int8_t *c = &code[n * s->digit_step];
+        byte |= radix == 4 ? (unsigned)(*c + 1) << 2 * n : (unsigned)(*c > 0) << n;
     }
     return (uint8_t)byte;
 }
