@@ -1,0 +1,104 @@
+/*
+ * kernel.c - the table of variants, and the few functions that have one variant.
+ *
+ * Compiled for the baseline processor: code here runs before any feature was checked.
+ */
+#include "kernel/kernel.h"
+#include "base/cpu.h"
+#include "kernel/variants.h"
+
+#if defined(__AVX__)
+#error "kernel.c must be compiled for the baseline CPU; only kernel/x86 has AVX flags"
+#endif
+
+static void init_ref(struct kernels *k)
+{
+    *k = (struct kernels){
+        .name = "scalar",
+        .act_quant = kernel_act_quant_c,
+        .unpack =
+            {
+                [DT_Q4_0] = unpack_q4_0_c,
+                [DT_Q4_1] = unpack_q4_1_c,
+                [DT_Q5_0] = unpack_q5_0_c,
+                [DT_Q5_1] = unpack_q5_1_c,
+                [DT_Q8_0] = unpack_q8_0_c,
+                [DT_Q2_K] = unpack_q2_k_c,
+                [DT_Q3_K] = unpack_q3_k_c,
+                [DT_Q4_K] = unpack_q4_k_c,
+                [DT_Q5_K] = unpack_q5_k_c,
+                [DT_Q6_K] = unpack_q6_k_c,
+                [DT_TQ1_0] = unpack_tq1_0_c,
+                [DT_TQ2_0] = unpack_tq2_0_c,
+                [DT_Q1_0] = unpack_q1_0_c,
+                [DT_Q2_0] = unpack_q2_0_c,
+                [DT_Q2_0_G128] = unpack_q2_0_g128_c,
+                [DT_PQ2_0] = unpack_q2_0_g128_c, /* the same bytes */
+                [DT_PTQ1_0] = unpack_ptq1_0_c,
+            },
+        .qdot = kernel_qdot_c,
+        .fdot = kernel_fdot_c,
+        .f32_from_f16 = kernel_f32_from_f16_c,
+        .f32_from_bf16 = kernel_f32_from_bf16_c,
+        .f16_from_f32 = kernel_f16_from_f32_c,
+        .rmsnorm = kernel_rmsnorm_c,
+        .silu_mul = kernel_silu_mul_c,
+        .add = kernel_add_c,
+        .exp = kernel_exp_c,
+        .softcap = kernel_softcap_c,
+        .softmax = kernel_softmax_c,
+        .weighted_sum = kernel_weighted_sum_c,
+        .rope_norm = kernel_rope_norm_c,
+        .rope_neox = kernel_rope_neox_c,
+        .fwht = kernel_fwht_c,
+        .mul = kernel_mul_c,
+    };
+}
+
+void kernels_init(struct kernels *k, unsigned cpu)
+{
+    init_ref(k);
+    (void)cpu;
+}
+
+bool kernel_is_quant(enum dtype t)
+{
+    return t >= DT_Q4_0 && t <= DT_PTQ1_0;
+}
+
+bool kernel_has_min(enum dtype t)
+{
+    return t == DT_Q4_1 || t == DT_Q5_1 || t == DT_Q2_K || t == DT_Q4_K || t == DT_Q5_K;
+}
+
+/* The angle is reduced by multiples n of pi/2 in two parts; the first has 33 bits, so
+ * that n * PIO2_HI is exact for |n| < 2^20. The polynomials are fdlibm's k_sin.c and
+ * k_cos.c on [-pi/4, pi/4], accurate to 2^-57: far below the rounding to F32. */
+void kernel_sincos(float *s, float *c, double angle)
+{
+    static const double TWO_OVER_PI = 6.36619772367581382433e-01;
+    static const double PIO2_HI = 1.57079632673412561417e+00;
+    static const double PIO2_LO = 6.07710050650619224932e-11;
+    static const double ROUND = 6755399441055744.0; /* 1.5 * 2^52: to an integer */
+    double n = (angle * TWO_OVER_PI + ROUND) - ROUND;
+    double r = (angle - n * PIO2_HI) - n * PIO2_LO, z = r * r;
+    double ps = 1.58969099521155010221e-10;
+    double pc = -1.13596475577881948265e-11;
+
+    ps = ps * z - 2.50507602534068634195e-08;
+    ps = ps * z + 2.75573137070700676789e-06;
+    ps = ps * z - 1.98412698298579493134e-04;
+    ps = ps * z + 8.33333333332248946124e-03;
+    ps = ps * z - 1.66666666666666324348e-01;
+    pc = pc * z + 2.08757232129817482790e-09;
+    pc = pc * z - 2.75573143513906633035e-07;
+    pc = pc * z + 2.48015872894767294178e-05;
+    pc = pc * z - 1.38888888888741095749e-03;
+    pc = pc * z + 4.16666666666666019037e-02;
+    double sin_r = r + r * z * ps;
+    double cos_r = 1.0 - 0.5 * z + z * z * pc;
+    int quadrant = (int)((int64_t)n & 3);
+    double a = quadrant & 1 ? cos_r : sin_r, b = quadrant & 1 ? sin_r : cos_r;
+    *s = (float)(quadrant & 2 ? -a : a);
+    *c = (float)(quadrant == 1 || quadrant == 2 ? -b : b);
+}

@@ -1,0 +1,130 @@
+/*
+ * kernel.h - inner loops on plain pointers, and the table that picks their variants.
+ *
+ * The scalar functions of kernel/ref define the bits: every other variant returns the
+ * same bits for every input that its contract allows. Floats are multiplied, then added
+ * (never fused), in the order stated here. Where one running sum would be slow, the
+ * reference itself keeps lanes: LANES of n means that element i is added to lane i mod n,
+ * lanes start at +0, and at the end for (h = n/2; h; h /= 2) lane[i] += lane[i + h].
+ *
+ * The 8-bit path. An activation row becomes int8 q with a scale d and s = d * sum(q) per
+ * group of KQ_GROUP. A weight row of any quantised type is unpacked to int8 codes, a
+ * scale and (some types) a minimum per group: w = scale * code - min. Both group sizes
+ * are 16, which the two-level types need and which costs the activations little and
+ * gives them a third less rounding error than groups of 32. The dot product takes 32
+ * columns at a time; 4 neighbouring products are summed as integers, so that step b has
+ * 8 integers i[0..7], of which i[0..3] belong to group 2b and i[4..7] to group 2b+1:
+ *     acc[l] += (scale[g] * d[g]) * (float)i[l]        LANES of 8, g = 2b + l/4
+ *     sub[g mod 8] += min[g] * s[g]                    LANES of 8, types with min only
+ *     y = fold(acc) - fold(sub)
+ * An element of a product depends on its row and its token alone, so matrix x vector and
+ * matrix x matrix, and any tiling, give the same bits.
+ *
+ * The F32 path (exact mode; F32, F16 and BF16 weights): acc[i mod 16] += w[i] * x[i].
+ *
+ * No pointer needs alignment. n is any count >= 0 unless a function says otherwise. All
+ * functions are pure and may run on any number of threads. The tiling above these loops
+ * belongs to the backend.
+ */
+#ifndef KERNEL_KERNEL_H
+#define KERNEL_KERNEL_H
+
+#include "tensor/dtype.h"
+
+enum {
+    KQ_GROUP = 16, /* columns per scale, of weights and of activations */
+    KQ_STEP = 32,  /* quantised rows are a multiple of this */
+    KF_LANES = 16, /* lanes of an F32 dot product */
+};
+
+/* Rows of F32: row r starts at v + r * step. */
+struct kf_mat {
+    const float *v;
+    int64_t rows, step;
+};
+
+/* Unpacked weight rows; min is NULL for types without one. */
+struct kq_mat {
+    const int8_t *code;       /* [rows][code_step], -128..127 */
+    const float *scale, *min; /* [rows][group_step] */
+    int64_t rows, code_step, group_step;
+};
+
+/* Activations in 8 bits, one row per token, -127..127. */
+struct kq_act {
+    const int8_t *q;    /* [rows][q_step] */
+    const float *d, *s; /* [rows][group_step] */
+    int64_t rows, q_step, group_step;
+};
+
+/* Unpacks n weights (a multiple of the type's block) of one row: code [n], scale and min
+ * [n / KQ_GROUP]. min is written only by types for which kernel_has_min() says so. */
+typedef void kernel_unpack(int8_t *code, float *scale, float *min, const uint8_t *src,
+                           int64_t n);
+
+struct kernels {
+    const char *name; /* "avx2", "scalar": the level of most rows below */
+
+    /* n a multiple of KQ_GROUP. d = max|x| / 127, q = x * (127 / max|x|) rounded to
+     * nearest, ties to even. A group below 2^-100 becomes zeros with d = 0; one with NaN
+     * or infinity becomes zeros with d = NaN, so that the result is NaN too. */
+    void (*act_quant)(int8_t *q, float *d, float *s, const float *x, int64_t n);
+
+    kernel_unpack *unpack[N_DTYPES]; /* NULL: not a quantised type (kernel_is_quant) */
+
+    /* y[t * y_step + r] = row r of w times row t of x; n columns, a multiple of
+     * KQ_STEP. */
+    void (*qdot)(float *y, int64_t y_step, const struct kq_mat *w,
+                 const struct kq_act *x, int64_t n);
+    /* The same in F32. */
+    void (*fdot)(float *y, int64_t y_step, const struct kf_mat *w,
+                 const struct kf_mat *x, int64_t n);
+
+    /* Conversions with the bits of tensor/f16.h; NaN stays NaN. */
+    void (*f32_from_f16)(float *dst, const void *src, int64_t n);
+    void (*f32_from_bf16)(float *dst, const void *src, int64_t n);
+    void (*f16_from_f32)(uint16_t *dst, const float *src, int64_t n);
+
+    /* y = (x * r) * gain, r = 1 / sqrt((float)(sum / n) + eps) in F32; the sum is over
+     * the F32 squares in double, LANES of 8. n >= 1; y may be x. */
+    void (*rmsnorm)(float *y, const float *x, const float *gain, int64_t n, float eps);
+    /* y = gate / (1 + exp(-gate)) * up; y may be gate. */
+    void (*silu_mul)(float *y, const float *gate, const float *up, int64_t n);
+    void (*add)(float *y, const float *x, int64_t n); /* y += x */
+    /* y = exp(x), see exp.h: at most 1 ULP off for normal results. y may be x. */
+    void (*exp)(float *y, const float *x, int64_t n);
+
+    /* p = cap * tanh(p / cap), with tanh(z) = 1 - 2 / (exp(2 z) + 1); cap > 0. */
+    void (*softcap)(float *p, int64_t n, float cap);
+    /* p = exp(p * scale - m), m the largest p * scale; returns the sum, LANES of 16.
+     * n >= 1. */
+    float (*softmax)(float *p, int64_t n, float scale);
+    /* out[i] += p[j] * v[j * v_step + i] for j = 0..n_pos-1 in this order, i < dim. */
+    void (*weighted_sum)(float *out, const float *p, const float *v, int64_t v_step,
+                         int64_t n_pos, int64_t dim);
+
+    /* Turns pairs by an angle: (a, b) becomes (a c - b s, b c + a s). norm: pairs (2i,
+     * 2i+1); neox: pairs (i, i + n_pairs). */
+    void (*rope_norm)(float *x, const float *c, const float *s, int64_t n_pairs);
+    void (*rope_neox)(float *x, const float *c, const float *s, int64_t n_pairs);
+
+    /* Normalised Walsh-Hadamard transform of each block of n, in place: multiplied by
+     * 1/sqrt(block) in F32 first, then butterflies of distance 1, 2, 4, ... block a
+     * power of two that divides n. */
+    void (*fwht)(float *x, int64_t n, int64_t block);
+    /* y = a * b; y may be a. */
+    void (*mul)(float *y, const float *a, const float *b, int64_t n);
+};
+
+/* Fills k with the best variants for the features in cpu (base/cpu.h). The caller passes
+ * the features, so that a test can ask for any subset of what the machine has. */
+void kernels_init(struct kernels *k, unsigned cpu);
+
+bool kernel_is_quant(enum dtype t); /* unpack[t] exists */
+bool kernel_has_min(enum dtype t);
+
+/* cos and sin of an angle in radians, |angle| < 2^20, rounded to F32. Own code in double
+ * (fdlibm's polynomials), so that no C library changes the bits. */
+void kernel_sincos(float *s, float *c, double angle);
+
+#endif

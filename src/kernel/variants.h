@@ -1,0 +1,79 @@
+/*
+ * variants.h - every variant of every kernel, for the table and for the tests.
+ *
+ * Contracts are in kernel.h. _c is the scalar reference, _avx2 needs AVX2 and F16C.
+ */
+#ifndef KERNEL_VARIANTS_H
+#define KERNEL_VARIANTS_H
+
+#include "kernel/kernel.h"
+
+/* ref/dot_ref.c */
+void kernel_act_quant_c(int8_t *q, float *d, float *s, const float *x, int64_t n);
+void kernel_qdot_c(float *y, int64_t y_step, const struct kq_mat *w,
+                   const struct kq_act *x, int64_t n);
+void kernel_fdot_c(float *y, int64_t y_step, const struct kf_mat *w,
+                   const struct kf_mat *x, int64_t n);
+
+/* ref/unpack_ref.c, ref/unpack_k_ref.c */
+kernel_unpack unpack_q4_0_c, unpack_q4_1_c, unpack_q5_0_c, unpack_q5_1_c, unpack_q8_0_c;
+kernel_unpack unpack_q1_0_c, unpack_q2_0_c, unpack_q2_0_g128_c;
+kernel_unpack unpack_tq1_0_c, unpack_tq2_0_c, unpack_ptq1_0_c;
+kernel_unpack unpack_q2_k_c, unpack_q3_k_c, unpack_q4_k_c, unpack_q5_k_c, unpack_q6_k_c;
+
+/* ref/float_ref.c */
+void kernel_f32_from_f16_c(float *dst, const void *src, int64_t n);
+void kernel_f32_from_bf16_c(float *dst, const void *src, int64_t n);
+void kernel_f16_from_f32_c(uint16_t *dst, const float *src, int64_t n);
+void kernel_rmsnorm_c(float *y, const float *x, const float *gain, int64_t n,
+                      float eps);
+void kernel_silu_mul_c(float *y, const float *gate, const float *up, int64_t n);
+void kernel_add_c(float *y, const float *x, int64_t n);
+void kernel_mul_c(float *y, const float *a, const float *b, int64_t n);
+void kernel_exp_c(float *y, const float *x, int64_t n);
+void kernel_softcap_c(float *p, int64_t n, float cap);
+float kernel_softmax_c(float *p, int64_t n, float scale);
+void kernel_weighted_sum_c(float *out, const float *p, const float *v, int64_t v_step,
+                           int64_t n_pos, int64_t dim);
+void kernel_rope_norm_c(float *x, const float *c, const float *s, int64_t n_pairs);
+void kernel_rope_neox_c(float *x, const float *c, const float *s, int64_t n_pairs);
+void kernel_fwht_c(float *x, int64_t n, int64_t block);
+
+#if B2_X86
+/* x86/dot_avx2.c */
+void kernel_act_quant_avx2(int8_t *q, float *d, float *s, const float *x, int64_t n);
+void kernel_qdot_avx2(float *y, int64_t y_step, const struct kq_mat *w,
+                      const struct kq_act *x, int64_t n);
+void kernel_fdot_avx2(float *y, int64_t y_step, const struct kf_mat *w,
+                      const struct kf_mat *x, int64_t n);
+
+/* x86/unpack_avx2.c */
+kernel_unpack unpack_q4_0_avx2, unpack_q4_1_avx2, unpack_q5_0_avx2, unpack_q5_1_avx2;
+kernel_unpack unpack_q8_0_avx2, unpack_q1_0_avx2, unpack_q2_0_avx2;
+kernel_unpack unpack_q2_0_g128_avx2;
+kernel_unpack unpack_tq1_0_avx2, unpack_tq2_0_avx2, unpack_ptq1_0_avx2;
+
+/* x86/unpack_k_avx2.c */
+kernel_unpack unpack_q2_k_avx2, unpack_q3_k_avx2, unpack_q4_k_avx2, unpack_q5_k_avx2;
+kernel_unpack unpack_q6_k_avx2;
+
+/* x86/float_avx2.c */
+void kernel_f32_from_f16_avx2(float *dst, const void *src, int64_t n);
+void kernel_f32_from_bf16_avx2(float *dst, const void *src, int64_t n);
+void kernel_f16_from_f32_avx2(uint16_t *dst, const float *src, int64_t n);
+void kernel_rmsnorm_avx2(float *y, const float *x, const float *gain, int64_t n,
+                         float eps);
+void kernel_silu_mul_avx2(float *y, const float *gate, const float *up, int64_t n);
+void kernel_add_avx2(float *y, const float *x, int64_t n);
+void kernel_mul_avx2(float *y, const float *a, const float *b, int64_t n);
+void kernel_exp_avx2(float *y, const float *x, int64_t n);
+void kernel_softcap_avx2(float *p, int64_t n, float cap);
+float kernel_softmax_avx2(float *p, int64_t n, float scale);
+void kernel_weighted_sum_avx2(float *out, const float *p, const float *v,
+                              int64_t v_step, int64_t n_pos, int64_t dim);
+void kernel_rope_norm_avx2(float *x, const float *c, const float *s, int64_t n_pairs);
+void kernel_rope_neox_avx2(float *x, const float *c, const float *s, int64_t n_pairs);
+void kernel_fwht_avx2(float *x, int64_t n, int64_t block);
+#endif
+
+#endif
