@@ -1,0 +1,177 @@
+/*
+ * act.c - an activation with its rotated and 8-bit forms, each made at most once.
+ *
+ * q, k and v read one activation, and so do gate and up: the rotation and the
+ * quantisation are shared by all weights that ask for the same form.
+ */
+#include "backend/cpu/cpu_int.h"
+#include "base/mem.h"
+
+#include <assert.h>
+#include <string.h>
+
+enum { TOKENS_CHUNK = 4 };
+
+/* Byte offsets of the parts of one allocation; total is its size. */
+struct act_layout {
+    uint64_t x, rotated, q[2], d[2], s[2], total;
+};
+
+static uint64_t place(struct act_layout *l, uint64_t n_bytes)
+{
+    uint64_t at = l->total;
+
+    l->total = align_up_u64(at + n_bytes, CPU_ALIGN);
+    return at;
+}
+
+/* Products fit: the width is limited and tokens x width floats must exist anyway. */
+static struct act_layout layout(const struct backend *be, int64_t max_tokens,
+                                int64_t max_width)
+{
+    uint64_t n = (uint64_t)max_tokens * (uint64_t)max_width;
+    struct act_layout l = {0};
+
+    l.x = place(&l, 4 * n);
+    l.rotated = place(&l, 4 * n);
+    for (int i = 0; i < 2 && !be->exact; i++) {
+        l.q[i] = place(&l, n);
+        l.d[i] = place(&l, 4 * (n / KQ_GROUP));
+        l.s[i] = place(&l, 4 * (n / KQ_GROUP));
+    }
+    return l;
+}
+
+uint64_t backend_act_bytes(const struct backend *be, int64_t max_tokens,
+                           int64_t max_width)
+{
+    return sizeof(struct act) + sizeof(struct act_cpu) +
+           layout(be, max_tokens, max_width).total;
+}
+
+static float *floats_at(struct act_cpu *c, uint64_t offset)
+{
+    return (float *)(void *)(c->mem + offset);
+}
+
+static void bind_form(struct act_form *f, struct act_cpu *c, const struct act_layout *l,
+                      int i)
+{
+    f->q = (int8_t *)(c->mem + l->q[i]);
+    f->d = floats_at(c, l->d[i]);
+    f->s = floats_at(c, l->s[i]);
+}
+
+enum b2_status act_new(struct act **out, struct backend *be, int64_t max_tokens,
+                       int64_t max_width, struct b2_err *err)
+{
+    struct act *a = NULL;
+    struct act_cpu *c;
+
+    if (max_tokens < 1 || max_width < 1 || max_width > CPU_MAX_WIDTH ||
+        max_tokens > INT32_MAX)
+        return err_set(err, B2_EARG,
+                       "activation of %lld tokens x %lld: the CPU backend takes widths "
+                       "of 1 to %d",
+                       (long long)max_tokens, (long long)max_width, CPU_MAX_WIDTH);
+    struct act_layout l = layout(be, max_tokens, max_width);
+    a = mem_calloc(1, sizeof *a);
+    if (!a)
+        goto fail;
+    a->impl = c = mem_calloc(1, sizeof *c);
+    if (!c)
+        goto fail;
+    c->mem = mem_aligned(CPU_ALIGN, 1, l.total);
+    if (!c->mem)
+        goto fail;
+    c->max_tokens = max_tokens;
+    c->max_width = max_width;
+    a->x = floats_at(c, l.x);
+    c->plain.x = a->x;
+    c->turned.x = c->turned.rotated = floats_at(c, l.rotated);
+    if (!be->exact) {
+        bind_form(&c->plain, c, &l, 0);
+        bind_form(&c->turned, c, &l, 1);
+    }
+    *out = a;
+    return B2_OK;
+
+fail:
+    act_free(be, a);
+    return err_set(err, B2_ENOMEM, "activation of %lld tokens x %lld: out of memory",
+                   (long long)max_tokens, (long long)max_width);
+}
+
+void act_free(struct backend *be, struct act *a)
+{
+    (void)be;
+    if (!a)
+        return;
+    if (a->impl)
+        mem_free(((struct act_cpu *)a->impl)->mem);
+    mem_free(a->impl);
+    mem_free(a);
+}
+
+void act_changed(struct act *a, int64_t n_tokens, int64_t width)
+{
+    struct act_cpu *c = a->impl;
+
+    assert(n_tokens <= c->max_tokens && width <= c->max_width);
+    a->n_tokens = n_tokens;
+    a->width = width;
+    c->plain.have_x = true;
+    c->turned.have_x = c->plain.have_q = c->turned.have_q = false;
+}
+
+struct form_job {
+    const struct kernels *k;
+    const struct act *a;
+    struct act_form *f;
+    bool make_x, make_q;
+};
+
+static void form_part(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const struct form_job *j = ctx;
+    struct act_form *f = j->f;
+    int64_t width = j->a->width, groups = width / KQ_GROUP;
+
+    (void)thread;
+    for (int64_t t = begin; t < end; t++) {
+        const float *x = j->a->x + t * width;
+        if (f->rot) {
+            float *y = f->rotated + t * width;
+            if (j->make_x) { /* signs first, then the transform */
+                if (f->rot->signs)
+                    j->k->mul(y, x, f->rot->signs, width);
+                else
+                    memcpy(y, x, (size_t)width * sizeof *y);
+                j->k->fwht(y, width, f->rot->block);
+            }
+            x = y;
+        }
+        if (j->make_q)
+            j->k->act_quant(f->q + t * width, f->d + t * groups, f->s + t * groups, x,
+                            width);
+    }
+}
+
+const struct act_form *cpu_act_form(struct backend *be, struct act *a,
+                                    const struct rotation *rot, bool want_q)
+{
+    struct act_cpu *c = a->impl;
+    struct act_form *f = rot ? &c->turned : &c->plain;
+
+    if (rot && f->rot != rot) {
+        assert(rot->width == a->width);
+        f->rot = rot;
+        f->have_x = f->have_q = false;
+    }
+    struct form_job j = {&be->k, a, f, !f->have_x, want_q && !f->have_q};
+    if (j.make_x || j.make_q)
+        cpu_run(be, form_part, &j, a->n_tokens, TOKENS_CHUNK);
+    f->have_x = true;
+    f->have_q = f->have_q || want_q;
+    return f;
+}

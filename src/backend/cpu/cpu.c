@@ -1,0 +1,223 @@
+/*
+ * cpu.c - the CPU backend's lifetime, and the operations without tiling.
+ */
+#include "base/cpu.h"
+#include "backend/cpu/cpu_int.h"
+#include "base/mem.h"
+#include "tensor/quant.h"
+
+/* Pieces of work: rows of a norm, elements of an activation function, tokens. */
+enum { ROWS_CHUNK = 8, ELEMS_CHUNK = 16384, TOKENS_CHUNK = 4 };
+
+enum b2_status backend_cpu_new(struct backend **out, const struct backend_config *cfg,
+                               struct b2_err *err)
+{
+    struct backend *be = mem_calloc(1, sizeof *be);
+
+    if (!be)
+        goto fail;
+    kernels_init(&be->k, cfg->cpu);
+    be->pool = cfg->pool;
+    be->log = cfg->log;
+    be->exact = cfg->exact;
+    be->n_threads = cfg->pool ? pool_threads(cfg->pool) : 1;
+    be->scratch = mem_aligned(CPU_ALIGN, (size_t)be->n_threads, CPU_SCRATCH);
+    if (!be->scratch)
+        goto fail;
+    *out = be;
+    return B2_OK;
+
+fail:
+    backend_free(be);
+    return err_set(err, B2_ENOMEM, "CPU backend: out of memory");
+}
+
+void backend_free(struct backend *be)
+{
+    if (!be)
+        return;
+    mem_free(be->scores);
+    mem_free(be->scratch);
+    mem_free(be);
+}
+
+const char *backend_kernel_name(const struct backend *be)
+{
+    return be->k.name;
+}
+
+bool backend_is_exact(const struct backend *be)
+{
+    return be->exact;
+}
+
+void cpu_run(struct backend *be,
+             void (*fn)(void *ctx, int64_t begin, int64_t end, int thread), void *ctx,
+             int64_t n, int64_t chunk)
+{
+    if (n <= 0)
+        return;
+    if (n <= chunk)
+        fn(ctx, 0, n, 0);
+    else
+        pool_run(be->pool, fn, ctx, n, chunk);
+}
+
+void cpu_decode_row(const struct backend *be, enum dtype t, float *dst,
+                    const uint8_t *src, int64_t n)
+{
+    if (t == DT_F16)
+        be->k.f32_from_f16(dst, src, n);
+    else if (t == DT_BF16)
+        be->k.f32_from_bf16(dst, src, n);
+    else
+        quant_decode_row(t, dst, src, n);
+}
+
+struct embed_job {
+    struct backend *be;
+    float *dst;
+    const struct weight *w;
+    const int32_t *ids;
+};
+
+static void embed_part(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const struct embed_job *j = ctx;
+    const struct weight *w = j->w;
+    const struct kernels *k = &j->be->k;
+
+    (void)thread;
+    for (int64_t t = begin; t < end; t++) {
+        float *row = j->dst + t * w->cols;
+        cpu_decode_row(j->be, w->type, row,
+                       w->data + (uint64_t)j->ids[t] * w->row_bytes, w->cols);
+        if (w->rot) { /* the inverse: transform first, then signs */
+            k->fwht(row, w->cols, w->rot->block);
+            if (w->rot->signs)
+                k->mul(row, row, w->rot->signs, w->cols);
+        }
+    }
+}
+
+void backend_embed(struct backend *be, float *dst, const struct weight *w,
+                   const int32_t *ids, int64_t n_tokens)
+{
+    struct embed_job j = {be, dst, w, ids};
+
+    cpu_run(be, embed_part, &j, n_tokens, TOKENS_CHUNK);
+}
+
+struct norm_job {
+    const struct kernels *k;
+    float *y;
+    const float *x, *gain;
+    int64_t d;
+    float eps;
+};
+
+static void norm_part(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const struct norm_job *j = ctx;
+
+    (void)thread;
+    for (int64_t r = begin; r < end; r++)
+        j->k->rmsnorm(j->y + r * j->d, j->x + r * j->d, j->gain, j->d, j->eps);
+}
+
+void backend_rmsnorm(struct backend *be, float *y, const float *x, const float *gain,
+                     int64_t n_rows, int64_t d, float eps)
+{
+    struct norm_job j = {&be->k, y, x, gain, d, eps};
+
+    cpu_run(be, norm_part, &j, n_rows, ROWS_CHUNK);
+}
+
+struct rope_job {
+    struct backend *be;
+    float *x;
+    int64_t n_heads, pos0;
+    const struct rope_args *args;
+};
+
+static void rope_part(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const struct rope_job *j = ctx;
+    const struct rope_args *a = j->args;
+    int64_t n_pairs = a->n_rot / 2;
+    float *c = cpu_scratch(j->be, thread), *s = c + n_pairs;
+
+    for (int64_t t = begin; t < end; t++) {
+        for (int64_t i = 0; i < n_pairs; i++) {
+            kernel_sincos(&s[i], &c[i], (double)(j->pos0 + t) * (double)a->freq[i]);
+            s[i] *= a->mscale;
+            c[i] *= a->mscale;
+        }
+        for (int64_t h = 0; h < j->n_heads; h++) {
+            float *x = j->x + (t * j->n_heads + h) * a->head_dim;
+            if (a->kind == ROPE_NEOX)
+                j->be->k.rope_neox(x, c, s, n_pairs);
+            else
+                j->be->k.rope_norm(x, c, s, n_pairs);
+        }
+    }
+}
+
+void backend_rope(struct backend *be, float *x, int64_t n_tokens, int64_t n_heads,
+                  int64_t pos0, const struct rope_args *args)
+{
+    struct rope_job j = {be, x, n_heads, pos0, args};
+
+    cpu_run(be, rope_part, &j, n_tokens, TOKENS_CHUNK);
+}
+
+void backend_kv_store(struct backend *be, struct kv_layer *kv, const float *k,
+                      const float *v, int64_t n_tokens, int64_t n_kv_heads,
+                      int64_t head_dim, int64_t pos0)
+{
+    for (int64_t t = 0; t < n_tokens; t++) {
+        for (int64_t h = 0; h < n_kv_heads; h++) {
+            int64_t to = (h * kv->cap + pos0 + t) * head_dim;
+            int64_t from = (t * n_kv_heads + h) * head_dim;
+            be->k.f16_from_f32(kv->k + to, k + from, head_dim);
+            be->k.f16_from_f32(kv->v + to, v + from, head_dim);
+        }
+    }
+}
+
+struct pair_job {
+    const struct kernels *k;
+    float *y;
+    const float *a, *b;
+};
+
+static void silu_part(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const struct pair_job *j = ctx;
+
+    (void)thread;
+    j->k->silu_mul(j->y + begin, j->a + begin, j->b + begin, end - begin);
+}
+
+void backend_silu_mul(struct backend *be, float *y, const float *gate, const float *up,
+                      int64_t n)
+{
+    struct pair_job j = {&be->k, y, gate, up};
+
+    cpu_run(be, silu_part, &j, n, ELEMS_CHUNK);
+}
+
+static void add_part(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const struct pair_job *j = ctx;
+
+    (void)thread;
+    j->k->add(j->y + begin, j->a + begin, end - begin);
+}
+
+void backend_add(struct backend *be, float *y, const float *x, int64_t n)
+{
+    struct pair_job j = {&be->k, y, x, NULL};
+
+    cpu_run(be, add_part, &j, n, ELEMS_CHUNK);
+}

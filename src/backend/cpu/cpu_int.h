@@ -1,0 +1,66 @@
+/*
+ * cpu_int.h - what the files of the CPU backend share.
+ *
+ * A backend owns the kernel table and one scratch area per thread. The scratch has a
+ * fixed size, so that no operation ever allocates: tiles are cut to fit it.
+ */
+#ifndef BACKEND_CPU_INT_H
+#define BACKEND_CPU_INT_H
+
+#include "backend/backend.h"
+#include "kernel/kernel.h"
+
+enum {
+    CPU_SCRATCH = 256 * 1024,        /* bytes per thread */
+    CPU_MAX_WIDTH = CPU_SCRATCH / 4, /* one F32 row must fit */
+    CPU_ATTN_TOKENS = 16,            /* query rows of one attention item */
+    CPU_ALIGN = 64,
+};
+
+struct backend {
+    struct kernels k;
+    struct pool *pool;
+    const struct log *log;
+    bool exact;
+    int n_threads;
+    uint8_t *scratch; /* [n_threads][CPU_SCRATCH] */
+    float *scores;    /* [n_threads][scores_tokens][scores_ctx]: backend_reserve */
+    int64_t scores_tokens, scores_ctx;
+};
+
+/* An activation as one kind of weight reads it. */
+struct act_form {
+    const struct rotation *rot; /* NULL: plain */
+    const float *x;             /* [T, width] */
+    float *rotated;             /* storage behind x when rot is set */
+    int8_t *q;                  /* [T, width], NULL in exact mode */
+    float *d, *s;               /* [T, width / KQ_GROUP] */
+    bool have_x, have_q;
+};
+
+struct act_cpu {
+    int64_t max_tokens, max_width;
+    uint8_t *mem; /* holds everything that the forms and a->x point to */
+    struct act_form plain, turned;
+};
+
+static inline void *cpu_scratch(const struct backend *be, int thread)
+{
+    return be->scratch + (size_t)thread * CPU_SCRATCH;
+}
+
+/* pool_run() that does not wake anybody for a single piece. */
+void cpu_run(struct backend *be,
+             void (*fn)(void *ctx, int64_t begin, int64_t end, int thread), void *ctx,
+             int64_t n, int64_t chunk);
+
+/* n weights of a row to F32. */
+void cpu_decode_row(const struct backend *be, enum dtype t, float *dst,
+                    const uint8_t *src, int64_t n);
+
+/* act.c: the form for a weight folded with rot, with its 8-bit codes if want_q; made now
+ * if it is not there. Asking for another rotation drops the form of the former one. */
+const struct act_form *cpu_act_form(struct backend *be, struct act *a,
+                                    const struct rotation *rot, bool want_q);
+
+#endif

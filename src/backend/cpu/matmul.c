@@ -1,0 +1,167 @@
+/*
+ * matmul.c - matrix products over the kernels: which rows, in which order, by whom.
+ *
+ * Work is cut into tiles of rows. For one token a tile's rows are unpacked a few at a
+ * time into L1 and multiplied at once; for many tokens the tile is unpacked once and
+ * meets all tokens, in blocks small enough for L1. Every element is one dot product of
+ * the kernel contract, so none of these sizes changes a bit.
+ */
+#include "backend/cpu/cpu_int.h"
+
+#include <assert.h>
+
+enum {
+    MAX_JOBS = 8,           /* weights in one join of threads */
+    TILE_ROWS_VEC = 32,     /* rows of a piece, one token */
+    TILE_ROWS_MAT = 64,     /* rows of a piece, many tokens */
+    VEC_BYTES = 24 * 1024,  /* unpacked rows at a time, one token: within L1 */
+    MAT_BYTES = 160 * 1024, /* the same, many tokens: within L2 */
+    ACT_BYTES = 20 * 1024,  /* activations that a tile meets at a time: within L1 */
+    MIN_ROWS = 4,           /* rows that the kernels take together */
+};
+
+struct matmul_job {
+    const struct weight *w;
+    float *y;
+    const struct act_form *f;
+    int64_t first_tile; /* index of its first tile among all tiles of the call */
+    int64_t tile_rows;
+};
+
+struct matmul_ctx {
+    struct backend *be;
+    int64_t n_tokens;
+    int n_jobs;
+    struct matmul_job job[MAX_JOBS];
+};
+
+static bool is_quantised(const struct backend *be, const struct weight *w)
+{
+    return !be->exact && kernel_is_quant(w->type);
+}
+
+/* How many rows of row_bytes each fit budget: at least MIN_ROWS while the scratch holds
+ * them, at most max_rows. */
+static int64_t rows_that_fit(int64_t row_bytes, int64_t budget, int64_t max_rows)
+{
+    int64_t rows = budget / row_bytes / MIN_ROWS * MIN_ROWS;
+
+    rows = min_i64(max_i64(rows, MIN_ROWS), CPU_SCRATCH / row_bytes);
+    return max_i64(1, min_i64(rows, max_rows));
+}
+
+/* Rows [begin, end) of one weight in 8 bits. */
+static void quant_rows(const struct matmul_ctx *c, const struct matmul_job *j,
+                       int64_t begin, int64_t end, int thread)
+{
+    const struct kernels *k = &c->be->k;
+    const struct weight *w = j->w;
+    int64_t n = w->cols, groups = n / KQ_GROUP, T = c->n_tokens;
+    int64_t row_bytes = n + 8 * groups;
+    int64_t step =
+        rows_that_fit(row_bytes, T == 1 ? VEC_BYTES : MAT_BYTES, end - begin);
+    int64_t block = max_i64(4, ACT_BYTES / row_bytes / 4 * 4);
+    float *scale = cpu_scratch(c->be, thread), *min = scale + step * groups;
+    int8_t *code = (int8_t *)(min + step * groups);
+    struct kq_mat m = {code, scale, kernel_has_min(w->type) ? min : NULL, 0, n, groups};
+
+    for (int64_t r = begin; r < end; r += step) {
+        m.rows = min_i64(step, end - r);
+        for (int64_t i = 0; i < m.rows; i++)
+            k->unpack[w->type](code + i * n, scale + i * groups, min + i * groups,
+                               w->data + (uint64_t)(r + i) * w->row_bytes, n);
+        for (int64_t t = 0; t < T; t += block) {
+            struct kq_act x = {j->f->q + t * n,
+                               j->f->d + t * groups,
+                               j->f->s + t * groups,
+                               min_i64(block, T - t),
+                               n,
+                               groups};
+            k->qdot(j->y + t * w->rows + r, w->rows, &m, &x, n);
+        }
+    }
+}
+
+/* A row of F32 is used where it lies if a float may lie there. */
+static bool in_place(const struct weight *w)
+{
+    return w->type == DT_F32 && (uintptr_t)w->data % sizeof(float) == 0 &&
+           w->row_bytes % sizeof(float) == 0;
+}
+
+/* Rows [begin, end) of one weight in F32. */
+static void float_rows(const struct matmul_ctx *c, const struct matmul_job *j,
+                       int64_t begin, int64_t end, int thread)
+{
+    const struct weight *w = j->w;
+    int64_t n = w->cols, T = c->n_tokens, row_bytes = 4 * n;
+    int64_t step =
+        rows_that_fit(row_bytes, T == 1 ? VEC_BYTES : MAT_BYTES, end - begin);
+    int64_t block = max_i64(4, ACT_BYTES / row_bytes / 4 * 4);
+    float *buf = cpu_scratch(c->be, thread);
+
+    for (int64_t r = begin; r < end; r += step) {
+        struct kf_mat m = {buf, min_i64(step, end - r), n};
+        const uint8_t *src = w->data + (uint64_t)r * w->row_bytes;
+        if (in_place(w)) {
+            m.v = (const float *)(const void *)src;
+            m.step = (int64_t)(w->row_bytes / sizeof(float));
+        } else {
+            for (int64_t i = 0; i < m.rows; i++)
+                cpu_decode_row(c->be, w->type, buf + i * n,
+                               src + (uint64_t)i * w->row_bytes, n);
+        }
+        for (int64_t t = 0; t < T; t += block) {
+            struct kf_mat x = {j->f->x + t * n, min_i64(block, T - t), n};
+            c->be->k.fdot(j->y + t * w->rows + r, w->rows, &m, &x, n);
+        }
+    }
+}
+
+static void matmul_part(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const struct matmul_ctx *c = ctx;
+
+    for (int64_t tile = begin; tile < end; tile++) {
+        int i = c->n_jobs - 1;
+        while (c->job[i].first_tile > tile)
+            i--;
+        const struct matmul_job *j = &c->job[i];
+        int64_t r0 = (tile - j->first_tile) * j->tile_rows;
+        int64_t r1 = min_i64(r0 + j->tile_rows, j->w->rows);
+        if (is_quantised(c->be, j->w))
+            quant_rows(c, j, r0, r1, thread);
+        else
+            float_rows(c, j, r0, r1, thread);
+    }
+}
+
+void backend_matmul_n(struct backend *be, float *const *y,
+                      const struct weight *const *w, int n, struct act *a)
+{
+    for (int i = 0; i < n;) {
+        struct matmul_ctx c = {.be = be, .n_tokens = a->n_tokens};
+        const struct rotation *rot = NULL;
+        int64_t n_tiles = 0;
+        /* The activation keeps one rotated form at a time. */
+        for (; i < n && c.n_jobs < MAX_JOBS; i++) {
+            assert(w[i]->cols == a->width);
+            if (w[i]->rot && rot && w[i]->rot != rot)
+                break;
+            rot = w[i]->rot ? w[i]->rot : rot;
+            struct matmul_job *j = &c.job[c.n_jobs++];
+            j->w = w[i];
+            j->y = y[i];
+            j->f = cpu_act_form(be, a, w[i]->rot, is_quantised(be, w[i]));
+            j->first_tile = n_tiles;
+            j->tile_rows = a->n_tokens == 1 ? TILE_ROWS_VEC : TILE_ROWS_MAT;
+            n_tiles += (w[i]->rows + j->tile_rows - 1) / j->tile_rows;
+        }
+        cpu_run(be, matmul_part, &c, n_tiles, 1);
+    }
+}
+
+void backend_matmul(struct backend *be, float *y, const struct weight *w, struct act *a)
+{
+    backend_matmul_n(be, &y, &w, 1, a);
+}
