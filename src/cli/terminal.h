@@ -1,0 +1,24 @@
+/*
+ * terminal.h - the terminal and its signals.
+ *
+ * The only file of cli/ that calls the operating system.
+ */
+#ifndef CLI_TERMINAL_H
+#define CLI_TERMINAL_H
+
+#include <stdbool.h>
+
+bool terminal_stdin_is_tty(void);
+bool terminal_stdout_is_tty(void);
+bool terminal_stderr_is_tty(void);
+
+/* A reader that goes away makes writes fail instead of killing the process, so that
+ * the failure is reported like any other. */
+void terminal_ignore_closed_pipes(void);
+
+/* On the first Ctrl-C (or SIGTERM) calls fn(ctx) inside the signal handler, where only
+ * setting flags is safe; the second one kills. fn == NULL: back to dying at once. */
+void terminal_on_interrupt(void (*fn)(void *ctx), void *ctx);
+bool terminal_interrupted(void); /* has there been one? */
+
+#endif
