@@ -41,49 +41,6 @@ struct cli_common {
  *         CLI_COMMON_OPTS(&common),
  *         {.kind = OPT_END},
  *     };
- *//*
- * cli.h - what the commands share: common options, messages, exit codes.
- *
- * A command is int cmd_NAME(int argc, char **argv), argv[0] being its name; it returns
- * the exit code: 0 done, 1 failed, 2 usage, 130 interrupted. Results go to stdout,
- * everything else to stderr. Only cli/ prints; main() checks at the end that stdout
- * took everything.
- */
-#ifndef CLI_CLI_H
-#define CLI_CLI_H
-
-#include "base/error.h"
-#include "base/log.h"
-#include "base/opt.h"
-#include "base/pool.h"
-#include "base/progress.h"
-
-struct cJSON;
-
-enum { CLI_DONE = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_INTERRUPTED = 130 };
-
-/* The commands, one per file cmd_NAME.c. */
-int cmd_compress(int argc, char **argv);
-int cmd_eval(int argc, char **argv);
-int cmd_export(int argc, char **argv);
-int cmd_inspect(int argc, char **argv);
-int cmd_run(int argc, char **argv);
-int cmd_tokenize(int argc, char **argv);
-
-/* Options of every command. Zero is the default of all. */
-struct cli_common {
-    bool json, strict, quiet, verbose;
-    int64_t threads; /* 0: cli_pool() chooses */
-    int64_t seed;
-    uint64_t mem_limit; /* bytes; 0: none */
-};
-
-/* Rows for the end of a command's option table, before OPT_END:
- *     const struct opt opts[] = {
- *         {OPT_STR, 'm', "model", "FILE", &model, 0, 0, "Model to run."},
- *         CLI_COMMON_OPTS(&common),
- *         {.kind = OPT_END},
- *     };
  */
 /* clang-format off */
 #define CLI_COMMON_OPTS(c)                                                             \
