@@ -1,0 +1,157 @@
+/*
+ * test_eval_real.c - perplexity and the cost of 8-bit activations on the real model.
+ *
+ * Golden values: llama-perplexity of llama.cpp on the same file dequantised to F32
+ * (tests/golden/eval/SOURCE.txt), wikitext-2/wiki.test.raw, windows of 512. One pass
+ * serves all: windows 0..31 with both paths (divergence, and the exact path's
+ * perplexity), windows 32..63 with the exact path alone.
+ */
+#include "base/cpu.h"
+#include "base/file.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "eval/divergence.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { CTX = 512, HALF = 32, SCORED = 8160 }; /* 32 windows, 255 positions each */
+
+static const double ppl_32 = 22.5870, ppl_64 = 23.5834; /* golden */
+static const double ppl_tolerance = 0.005;              /* relative */
+/* What llama.cpp's own 8-bit activations cost on this file. */
+static const double kld_bound = 2.8e-3;
+
+struct real {
+    struct model *model;
+    struct pool *pool;
+    struct backend *be[2]; /* 8-bit activations, exact */
+    struct session *s[2];
+    struct textset text;
+};
+
+static struct str model_path, text_path;
+
+/* Where tools/fetch_model.sh puts the model, and where the large texts lie. */
+static bool find_files(void)
+{
+    const char *cache = getenv("B2_CACHE"), *xdg = getenv("XDG_CACHE_HOME"),
+               *home = getenv("HOME"), *data = getenv("B2_DATA");
+
+    if (cache && *cache)
+        str_put(&model_path, cache);
+    else if (xdg && *xdg)
+        str_printf(&model_path, "%s/bonsai2", xdg);
+    else
+        str_printf(&model_path, "%s/.cache/bonsai2", home ? home : ".");
+    str_put(&model_path, "/SmolLM2-135M-Instruct.Q4_1.gguf");
+    str_put(&text_path, data && *data ? data : B2_GOLDEN_DIR "/../../../shared/data");
+    str_put(&text_path, "/wikitext-2/wiki.test.raw");
+    if (!str_ok(&model_path) || !file_exists(model_path.data)) {
+        puts("skipped: the model is not in the cache: run tools/fetch_model.sh");
+        return false;
+    }
+    if (!str_ok(&text_path) || !file_exists(text_path.data)) {
+        puts("skipped: no wikitext-2/wiki.test.raw in B2_DATA or ../shared/data");
+        return false;
+    }
+    return true;
+}
+
+static void must(enum b2_status rc, const struct b2_err *err)
+{
+    if (rc)
+        fail_msg("%s", err->msg);
+}
+
+static void real_open(struct real *r)
+{
+    struct session_params sp = {.ctx = CTX, .batch = CTX};
+    struct backend_config cfg = {.cpu = cpu_features()};
+    struct model_params mp = {0};
+    struct b2_err err = {0};
+    char *text = NULL;
+    size_t n = 0;
+
+    must(model_open(&r->model, model_path.data, &mp, &err), &err);
+    r->pool = pool_new(0);
+    assert_non_null(r->pool);
+    cfg.pool = r->pool;
+    for (int i = 0; i < 2; i++) {
+        cfg.exact = i == 1;
+        must(backend_cpu_new(&r->be[i], &cfg, &err), &err);
+        must(session_new(&r->s[i], r->model, r->be[i], &sp, &err), &err);
+    }
+    must(file_read_all(&text, &n, text_path.data, 1 << 24, &err), &err);
+    must(textset_make(&r->text, r->model->tok, text, n, CONV_LLAMA_CPP, CTX, 2 * HALF,
+                      &err),
+         &err);
+    mem_free(text);
+}
+
+static void real_close(struct real *r)
+{
+    textset_free(&r->text);
+    for (int i = 0; i < 2; i++) {
+        session_free(r->s[i]);
+        backend_free(r->be[i]);
+    }
+    pool_free(r->pool);
+    model_close(r->model);
+}
+
+static void check_ppl(const char *what, double got, double want)
+{
+    if (!(fabs(got / want - 1.0) <= ppl_tolerance))
+        fail_msg("%s: perplexity %.4f, llama.cpp has %.4f", what, got, want);
+}
+
+static void test_perplexity_and_activations(void **state)
+{
+    struct real r = {0};
+    struct kld_result k = {0};
+    struct ppl_result p = {0};
+    struct b2_err err = {0};
+
+    (void)state;
+    real_open(&r);
+    assert_string_equal(
+        r.text.sha256,
+        "173c87a53759e0201f33e0ccf978e510c2042d7f2cb78229d9a50d79b9e7dd08");
+    assert_int_equal(r.text.n_scored, 2 * SCORED);
+
+    struct textset first = r.text, second = r.text;
+    first.n_windows = second.n_windows = HALF;
+    first.n_scored = second.n_scored = SCORED;
+    second.win += HALF;
+    must(divergence_kld(&k, r.s[0], r.s[1], &first, NULL, &err), &err);
+    must(divergence_ppl(&p, r.s[1], &second, NULL, &err), &err);
+    assert_int_equal(k.n_tokens, SCORED);
+    check_ppl("32 windows, exact", k.ppl_baseline, ppl_32);
+    check_ppl("64 windows, exact", sqrt(k.ppl_baseline * p.ppl), ppl_64);
+    if (!(k.mean_kld <= kld_bound))
+        fail_msg("8-bit activations cost %.5f nat, at most %.5f is allowed", k.mean_kld,
+                 kld_bound);
+    real_close(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_perplexity_and_activations),
+    };
+    int rc;
+
+    if (!find_files())
+        return 77;
+    rc = cmocka_run_group_tests(tests, NULL, NULL);
+    str_free(&model_path);
+    str_free(&text_path);
+    return rc;
+}
