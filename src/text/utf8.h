@@ -15,8 +15,11 @@ int utf8_put(char buf[4], uint32_t cp);
 
 bool utf8_valid(const char *s, size_t n);
 
-/* How many bytes at the start of s may be printed now: all but an incomplete sequence at the end that
- * later bytes could complete. */
+/* How many bytes at the start of s may be printed now: all but an incomplete sequence
+ * at the end that later bytes could complete. */
 size_t utf8_complete(const char *s, size_t n);
+
+/* The 25 code points with the Unicode property White_Space (`\s` of the patterns). */
+bool utf8_is_space(uint32_t cp);
 
 #endif
