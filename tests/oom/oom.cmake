@@ -1,0 +1,29 @@
+# Each test named here gets a twin, oom_NAME, that runs it again and again with the n-th
+# allocation failing (oom.c). The twin takes sources and libraries from the test itself.
+# A failed assertion is fine there; a crash, a sanitizer report or a hang is not.
+set(B2_OOM_TESTS
+    test_arena test_error test_file test_opt test_pool test_reader test_str)
+
+function(b2_oom name)
+    add_executable(oom_${name} oom/oom.c)
+    foreach(what SOURCES INCLUDE_DIRECTORIES COMPILE_DEFINITIONS LINK_LIBRARIES LINK_OPTIONS)
+        get_target_property(value ${name} ${what})
+        if(value)
+            set_property(TARGET oom_${name} APPEND PROPERTY ${what} ${value})
+        endif()
+    endforeach()
+    foreach(function malloc calloc realloc aligned_alloc posix_memalign)
+        target_link_options(oom_${name} PRIVATE -Wl,--wrap=${function})
+    endforeach()
+    add_test(NAME oom_${name} COMMAND oom_${name})
+    set_tests_properties(oom_${name} PROPERTIES
+        SKIP_RETURN_CODE 77 TIMEOUT 120 LABELS oom)
+endfunction()
+
+if(NOT APPLE) # its linker cannot wrap
+    foreach(name ${B2_OOM_TESTS})
+        if(TARGET ${name})
+            b2_oom(${name})
+        endif()
+    endforeach()
+endif()

@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# fuzz.sh - builds the fuzz targets with clang and runs each for a while.
+#
+#   tools/fuzz.sh SECONDS [NAME...]     e.g. tools/fuzz.sh 60 gguf
+#
+# Starts from tests/fuzz/corpus/NAME and from what earlier runs found, kept under
+# build/fuzz-corpus/NAME. An input that crashes, hangs (10 s) or takes more than 2 GB is
+# kept under build/fuzz-crash/ and makes the script fail; repeat it with
+# build/fuzz/tests/fuzz/fuzz_NAME FILE. Two targets run at a time.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+seconds=${1:?usage: tools/fuzz.sh SECONDS [NAME...]}
+shift
+names=("$@")
+if [ ${#names[@]} -eq 0 ]; then
+    mapfile -t names < <(sed -n 's/^b2_fuzz(\([a-z0-9_]*\) .*/\1/p' tests/fuzz/targets.cmake)
+fi
+
+mkdir -p build
+if ! { cmake --preset fuzz && cmake --build --preset fuzz --target "${names[@]/#/fuzz_}"; } >build/fuzz-build.log 2>&1; then
+    tail -30 build/fuzz-build.log >&2
+    exit 1
+fi
+
+run_one() {
+    local name=$1 bin=build/fuzz/tests/fuzz/fuzz_$1 log=build/fuzz-$1.log
+    mkdir -p "build/fuzz-corpus/$name" build/fuzz-crash
+    local rc=0
+    UBSAN_OPTIONS=print_stacktrace=1 "$bin" "build/fuzz-corpus/$name" \
+        "tests/fuzz/corpus/$name" -max_total_time="$seconds" -timeout=10 \
+        -rss_limit_mb=2048 -malloc_limit_mb=1024 -max_len=65536 \
+        -artifact_prefix="build/fuzz-crash/$name-" -print_final_stats=1 \
+        >"$log" 2>&1 || rc=$?
+    local runs
+    runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
+    local cov
+    cov=$(sed -n 's/.* cov: \([0-9]*\) .*/\1/p' "$log" | tail -1)
+    if [ "$rc" -eq 0 ]; then
+        printf 'fuzz %-16s ok: %s runs, %s edges, %s s\n' "$name" "${runs:-0}" \
+            "${cov:-0}" "$seconds"
+    else
+        printf 'fuzz %-16s FAILED (exit %s), see %s and build/fuzz-crash/\n' "$name" \
+            "$rc" "$log"
+        grep -m1 -E 'SUMMARY|ERROR|runtime error|broken:' "$log" || tail -5 "$log"
+        return 1
+    fi
+}
+
+failed=0
+pids=()
+for name in "${names[@]}"; do
+    run_one "$name" &
+    pids+=($!)
+    if [ ${#pids[@]} -ge 2 ]; then
+        wait "${pids[0]}" || failed=1
+        pids=("${pids[@]:1}")
+    fi
+done
+for pid in "${pids[@]}"; do
+    wait "$pid" || failed=1
+done
+exit $failed
