@@ -21,12 +21,15 @@ enum rope_scaling {
 struct hparams {
     enum arch arch;
     int64_t n_layers, d, f, n_heads, n_kv_heads, head_dim, n_rot, vocab, ctx_train;
+    int64_t window; /* attends to the last `window` positions; 0: all */
     float norm_eps;
+    float attn_scale; /* of q·k; 1/sqrt(head_dim) unless the file says otherwise */
     float rope_base;
     enum rope_scaling rope_scaling;
     float rope_factor;
-    float rope_orig_ctx; /* YaRN */
+    float rope_orig_ctx; /* YaRN and llama3: positions before stretching */
     float rope_attn_factor, yarn_ext, yarn_beta_fast, yarn_beta_slow;
+    float rope_low_freq, rope_high_freq; /* llama3 written as keys, not as a tensor */
 };
 
 /* Every key that changes the arithmetic is applied or refused: B2_EUNSUP names the key
@@ -34,5 +37,9 @@ struct hparams {
  * other (D not H * head_dim's partner, zero counts, …). vocab comes from the token list or the key. */
 enum b2_status hparams_read(struct hparams *hp, const struct meta *m,
                             struct b2_err *err) NODISCARD;
+
+/* The next key at or after *i that starts with the architecture's prefix and that
+ * hparams_read does not know, or NULL at the end; *i moves past it. */
+const char *hparams_unknown_key(const struct meta *m, int64_t *i);
 
 #endif

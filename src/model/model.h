@@ -10,6 +10,7 @@
 #include "backend/backend.h"
 #include "format/modelfile.h"
 #include "model/hparams.h"
+#include "model/rotation.h"
 #include "text/tokenizer.h"
 
 struct layer_weights {
@@ -26,7 +27,12 @@ struct model {
     bool tied;
     const float *out_norm;          /* [D] */
     const float *rope_freq_factors; /* [n_rot/2] or NULL (llama3 scaling in GGUF) */
-    struct layer_weights *layers;
+    const float *rope_freq;         /* [n_rot/2] angle per position, scaling included */
+    float rope_mscale;
+    struct layer_weights *layers; /* [n_layers] */
+    struct rotation_decl rotation;
+    struct rotation_set rots;
+    uint64_t weights_bytes; /* tensors that a step reads, and copies made of them */
     struct arena *arena;
     char fingerprint[65];
 };

@@ -18,6 +18,8 @@ struct plan {
     uint64_t total_bytes;
 };
 
+/* The bytes of a session with ctx positions and batches of at most batch tokens.
+ * B2_EARG: not 1 <= batch <= ctx. */
 enum b2_status plan_make(struct plan *out, const struct model *m,
                          const struct backend *be, int64_t ctx, int64_t batch,
                          struct b2_err *err) NODISCARD;

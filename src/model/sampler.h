@@ -1,8 +1,9 @@
 /*
  * sampler.h - from logits to the next token.
  *
- * Order: penalties, then greedy when temperature is 0; else temperature, top-k, top-p, min-p,
- * draw. Ties go to the smaller id. NaN logits are an error, never sampled.
+ * Order: penalties, then greedy when temperature is 0; else temperature, top-k, top-p,
+ * min-p, draw. Ties go to the smaller id. NaN logits are an error, never sampled.
+ * A pick allocates nothing. One seed gives one sequence of draws. Not thread-safe.
  */
 #ifndef MODEL_SAMPLER_H
 #define MODEL_SAMPLER_H
@@ -27,13 +28,15 @@ struct sampler_params {
 
 struct sampler;
 
+/* B2_EARG: a number out of its range (named). vocab: length of the logits. */
 enum b2_status sampler_new(struct sampler **out, const struct sampler_params *p,
                            int64_t vocab, struct b2_err *err) NODISCARD;
 void sampler_free(struct sampler *s);               /* NULL is fine */
 void sampler_accept(struct sampler *s, int32_t id); /* for the penalties */
 void sampler_reset(struct sampler *s); /* forgets tokens, restarts the seed */
 
-/* logits [V], read only. B2_EFORMAT: a NaN (index in the message). */
+/* logits [V], read only. B2_EFORMAT: a NaN or +infinity (index in the message), or no
+ * finite logit at all. Does not accept the id: the caller does. */
 enum b2_status sampler_pick(struct sampler *s, const float *logits, int32_t *id,
                             struct b2_err *err) NODISCARD;
 

@@ -13,11 +13,13 @@ struct session;
 
 struct session_params {
     int64_t ctx;        /* positions; 0: min(ctx_train, 4096) */
-    int64_t batch;      /* most tokens per forward pass; 0: 512 */
+    int64_t batch;      /* most tokens per forward pass; 0: 512; cut to ctx */
     uint64_t mem_limit; /* 0: none; else B2_ENOMEM with the plan when over it */
 };
 
-/* be is borrowed, used by this session only while one of its calls runs. */
+/* m and be are borrowed; be is used only while a call on the session runs. p may be
+ * NULL. B2_EARG: a context above the one trained for; B2_ENOMEM: over mem_limit, before
+ * anything is allocated, or out of memory. */
 enum b2_status session_new(struct session **out, const struct model *m,
                            struct backend *be, const struct session_params *p,
                            struct b2_err *err) NODISCARD;
@@ -38,16 +40,19 @@ enum b2_status session_sync(struct session *s, const int32_t *ids, int64_t n,
 enum b2_status session_step(struct session *s, int32_t id,
                             struct b2_err *err) NODISCARD;
 
-/* [V] logits of the last position; valid until the next call that changes the session. */
+/* [V] logits of the last position; valid until the next call that changes the session.
+ * NULL when there is none: before the first token, after session_eval, session_rewind
+ * or an error. */
 const float *session_logits(const struct session *s);
 
-/* Forwards n <= batch tokens and gives logits of all of them: logits [n, V], caller's
- * buffer. For evaluation. */
+/* Appends 1 <= n <= batch tokens and gives logits of all of them: logits [n, V], caller's
+ * buffer. For evaluation. Errors as session_sync. */
 enum b2_status session_eval(struct session *s, const int32_t *ids, int64_t n,
                             float *logits, struct b2_err *err) NODISCARD;
 
 void session_rewind(struct session *s, int64_t pos); /* forgets positions >= pos */
-/* Makes the running call return B2_ECANCEL soon. Async-signal-safe. */
+/* Makes the running call, or else the next one, return B2_ECANCEL soon; that call takes
+ * the wish away. Positions it had finished stay in the cache. Async-signal-safe. */
 void session_cancel(struct session *s);
 
 #endif

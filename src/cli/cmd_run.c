@@ -1,0 +1,340 @@
+/*
+ * cmd_run.c - bonsai2 run: one completion of a raw prompt.
+ */
+#include "base/file.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "cli/cli.h"
+#include "cli/terminal.h"
+#include "format/hash.h"
+#include "model/generate.h"
+
+#include <cjson/cJSON.h>
+#include <string.h>
+
+enum { MAX_PROMPT_BYTES = 64 << 20 };
+
+/* What the words say, and what is made from them. */
+struct run {
+    struct cli_common common;
+    const char *model_path, *text, *file;
+    int64_t n_predict, ctx, batch, top_k, last_n;
+    double temp, top_p, min_p, repeat, presence, frequency;
+    bool ignore_eos, exact;
+    struct opt_list stop;
+
+    struct log log;
+    struct pool *pool;
+    struct backend *be;
+    struct model *model;
+    struct session *session;
+    struct sampler *sampler;
+    struct tok_ids prompt;
+    struct generate_result result;
+    char logits_sha256[HASH_HEX];
+};
+
+static const struct cmd command = {
+    .name = "run",
+    .summary = "Complete a prompt. The prompt is -p TEXT, -f FILE or standard input; "
+               "control tokens written in it are recognised.",
+    .example = "bonsai2 run -m model.gguf -p 'The capital of France is' -n 32",
+};
+
+static int parse(struct run *r, int argc, char **argv)
+{
+    const struct opt opts[] = {
+        {OPT_STR, 'm', "model", "FILE", &r->model_path, 0, 0,
+         "Model: a GGUF file or a Hugging Face folder."},
+        {OPT_STR, 'p', "prompt", "TEXT", &r->text, 0, 0, "Text to continue."},
+        {OPT_STR, 'f', "file", "FILE", &r->file, 0, 0,
+         "File with the text to continue; - is standard input."},
+        {OPT_INT, 'n', "predict", "N", &r->n_predict, 0, 1 << 28,
+         "Most tokens to generate; 0: until the context is full. [256]"},
+        {OPT_INT, 'c', "ctx", "N", &r->ctx, 1, 1 << 28,
+         "Positions of the cache. [prompt and answer]"},
+        {OPT_INT, 'b', "batch", "N", &r->batch, 1, 1 << 16,
+         "Most prompt tokens per pass. [512]"},
+        {OPT_NUM, 0, "temp", "T", &r->temp, 0, 1000,
+         "Temperature; 0 always takes the most likely token. [0]"},
+        {OPT_INT, 0, "top-k", "K", &r->top_k, 0, INT32_MAX,
+         "Sample among the K most likely; 0: all. [0]"},
+        {OPT_NUM, 0, "top-p", "P", &r->top_p, 0, 1,
+         "Sample among the most likely that add up to P. [1]"},
+        {OPT_NUM, 0, "min-p", "P", &r->min_p, 0, 1,
+         "Leave out tokens less likely than P times the best. [0]"},
+        {OPT_NUM, 0, "repeat-penalty", "X", &r->repeat, 0.001, 1000,
+         "Divides the logits of recent tokens; 1: off. [1]"},
+        {OPT_NUM, 0, "presence-penalty", "X", &r->presence, -1000, 1000,
+         "Subtracted from the logit of each recent token. [0]"},
+        {OPT_NUM, 0, "frequency-penalty", "X", &r->frequency, -1000, 1000,
+         "Subtracted as often as the token came. [0]"},
+        {OPT_INT, 0, "penalty-last-n", "N", &r->last_n, -1, 1 << 24,
+         "Recent tokens that penalties look at; -1: all. [64]"},
+        {OPT_LIST, 0, "stop", "TEXT", &r->stop, 0, 0,
+         "End before this text; may be repeated."},
+        {OPT_FLAG, 0, "ignore-eos", NULL, &r->ignore_eos, 0, 0,
+         "Go on past the end token."},
+        {OPT_FLAG, 0, "exact", NULL, &r->exact, 0, 0,
+         "Activations and sums in F32: slow, the yardstick."},
+        CLI_COMMON_OPTS(&r->common),
+        {.kind = OPT_END},
+    };
+    int n_operands = 0, rc = cli_parse(&command, opts, argc, argv, &n_operands);
+
+    if (rc != OPT_RUN)
+        return rc;
+    if (!r->model_path)
+        return cli_usage_error(&command, "-m FILE is missing");
+    if (r->text && r->file)
+        return cli_usage_error(&command, "-p and -f do not go together");
+    if (!r->text && !r->file && terminal_stdin_is_tty())
+        return cli_usage_error(&command, "a prompt is missing: -p TEXT, -f FILE or "
+                                         "standard input");
+    for (int i = 0; i < r->stop.n; i++)
+        if (r->stop.item[i][0] == '\0')
+            return cli_usage_error(&command, "--stop with an empty text");
+    return OPT_RUN;
+}
+
+static enum b2_status read_prompt(struct run *r, struct b2_err *err)
+{
+    const char *text = r->text;
+    char *owned = NULL;
+    size_t n = text ? strlen(text) : 0;
+    enum b2_status rc = B2_OK;
+
+    if (!text) {
+        rc = file_read_all(&owned, &n, r->file ? r->file : "-", MAX_PROMPT_BYTES, err);
+        text = owned;
+    }
+    if (rc == B2_OK)
+        rc = tok_encode(r->model->tok, text, n, TOK_SPECIAL | TOK_ADD_BOS, &r->prompt,
+                        err);
+    mem_free(owned);
+    if (rc == B2_OK && r->prompt.n == 0)
+        return err_set(err, B2_EARG, "the prompt is empty: nothing to continue");
+    return rc;
+}
+
+/* Enough positions for prompt and answer, unless --ctx says how many. */
+static int64_t choose_ctx(const struct run *r)
+{
+    int64_t answer = r->n_predict ? r->n_predict : 4096;
+
+    if (r->ctx)
+        return r->ctx;
+    return min_i64(r->model->hp.ctx_train, r->prompt.n + answer);
+}
+
+static enum b2_status prepare(struct run *r, struct b2_err *err)
+{
+    const struct model_params mp = {.log = &r->log};
+    struct backend_config cfg = {.exact = r->exact, .log = &r->log};
+    struct session_params sp = {.batch = r->batch, .mem_limit = r->common.mem_limit};
+    const struct sampler_params smp = {
+        .temperature = (float)r->temp,
+        .top_k = r->top_k,
+        .top_p = (float)r->top_p,
+        .min_p = (float)r->min_p,
+        .repeat_penalty = (float)r->repeat,
+        .presence_penalty = (float)r->presence,
+        .frequency_penalty = (float)r->frequency,
+        .penalty_last_n = r->last_n,
+        .seed = (uint64_t)r->common.seed,
+    };
+    enum b2_status rc = cli_cpu(&cfg.cpu, &r->common, err);
+
+    if (rc == B2_OK)
+        rc = model_open(&r->model, r->model_path, &mp, err);
+    if (rc == B2_OK)
+        rc = read_prompt(r, err);
+    if (rc)
+        return rc;
+    r->pool = cli_pool(&r->common, err);
+    if (!r->pool)
+        return err->status;
+    cfg.pool = r->pool;
+    rc = backend_cpu_new(&r->be, &cfg, err);
+    sp.ctx = choose_ctx(r);
+    if (rc == B2_OK)
+        rc = session_new(&r->session, r->model, r->be, &sp, err);
+    if (rc == B2_OK)
+        rc = sampler_new(&r->sampler, &smp, r->model->hp.vocab, err);
+    return rc;
+}
+
+static bool on_text(void *ctx, const char *text, size_t n)
+{
+    const struct run *r = ctx;
+
+    return r->common.json || cli_write(text, n);
+}
+
+static void on_first_logits(void *ctx, const float *logits, int64_t vocab)
+{
+    struct run *r = ctx;
+
+    if (hash_sha256(r->logits_sha256, logits, (size_t)vocab * sizeof *logits, NULL))
+        r->logits_sha256[0] = '\0';
+}
+
+static void on_interrupt(void *session)
+{
+    session_cancel(session);
+}
+
+static double rate(int64_t n, double seconds)
+{
+    return n > 0 && seconds > 0 ? (double)n / seconds : 0.0;
+}
+
+static double prefill_tps(const struct generate_result *g)
+{
+    return rate(g->prompt_tokens - g->prompt_reused, g->prefill_s);
+}
+
+static double decode_tps(const struct generate_result *g)
+{
+    return rate(g->tokens.n - 1, g->decode_s);
+}
+
+static void print_timing(const struct run *r)
+{
+    const struct generate_result *g = &r->result;
+    struct str peak = {0};
+
+    str_put_bytes(&peak, file_peak_rss());
+    fprintf(stderr, "\nprompt     %6lld tokens  %8.1f tok/s\n",
+            (long long)g->prompt_tokens, prefill_tps(g));
+    fprintf(stderr,
+            "generated  %6lld tokens  %8.1f tok/s  first after %.0f ms, end: %s\n",
+            (long long)g->tokens.n, decode_tps(g), 1e3 * g->first_token_s,
+            finish_reason_name(g->finish));
+    fprintf(stderr, "memory     %s at most; %d thread%s, %s kernels%s\n",
+            str_ok(&peak) ? peak.data : "?", pool_threads(r->pool),
+            pool_threads(r->pool) == 1 ? "" : "s", backend_kernel_name(r->be),
+            r->exact ? ", exact" : "");
+    fprintf(stderr, "model      %.12s  seed %lld\n", r->model->fingerprint,
+            (long long)r->common.seed);
+    str_free(&peak);
+}
+
+/* JSON strings here are C strings: a zero byte in the text is shown as U+FFFD. */
+static void add_text(cJSON *o, const struct str *text)
+{
+    struct str copy = {0};
+
+    for (size_t i = 0, n; i < text->len; i += n + 1) {
+        n = strlen(text->data + i);
+        str_putn(&copy, text->data + i, n);
+        if (i + n < text->len)
+            str_put(&copy, "\xef\xbf\xbd");
+    }
+    cJSON_AddStringToObject(o, "text", copy.len ? copy.data : "");
+    str_free(&copy);
+}
+
+static void add_ids(cJSON *o, const char *key, const struct tok_ids *ids)
+{
+    cJSON *array = cJSON_AddArrayToObject(o, key);
+
+    for (int64_t i = 0; i < ids->n; i++)
+        cJSON_AddItemToArray(array, cJSON_CreateNumber(ids->id[i]));
+}
+
+static cJSON *result_json(const struct run *r)
+{
+    const struct generate_result *g = &r->result;
+    cJSON *o = cJSON_CreateObject(), *first;
+
+    cJSON_AddNumberToObject(o, "prompt_tokens", (double)g->prompt_tokens);
+    add_ids(o, "prompt_ids", &r->prompt);
+    add_ids(o, "tokens", &g->tokens);
+    add_text(o, &g->text);
+    cJSON_AddStringToObject(o, "finish_reason", finish_reason_name(g->finish));
+    first = cJSON_AddArrayToObject(o, "first_logits");
+    for (int i = 0; i < g->n_first; i++) {
+        const double pair[] = {g->first_ids[i], (double)g->first_logits[i]};
+        cJSON_AddItemToArray(first, cJSON_CreateDoubleArray(pair, 2));
+    }
+    cJSON_AddStringToObject(o, "logits_sha256", r->logits_sha256);
+    cJSON_AddNumberToObject(o, "prefill_tps", prefill_tps(g));
+    cJSON_AddNumberToObject(o, "decode_tps", decode_tps(g));
+    cJSON_AddNumberToObject(o, "first_token_ms", 1e3 * g->first_token_s);
+    cJSON_AddNumberToObject(o, "peak_rss_bytes", (double)file_peak_rss());
+    cJSON_AddStringToObject(o, "model", r->model_path);
+    cJSON_AddStringToObject(o, "fingerprint", r->model->fingerprint);
+    cJSON_AddNumberToObject(o, "seed", (double)r->common.seed);
+    cJSON_AddNumberToObject(o, "threads", pool_threads(r->pool));
+    cJSON_AddStringToObject(o, "kernel", backend_kernel_name(r->be));
+    cJSON_AddBoolToObject(o, "exact", r->exact);
+    cJSON_AddNumberToObject(o, "ctx", (double)session_ctx(r->session));
+    cJSON_AddNumberToObject(o, "batch", (double)session_batch(r->session));
+    cJSON_AddNumberToObject(o, "temperature", r->temp);
+    cJSON_AddNumberToObject(o, "top_k", (double)r->top_k);
+    cJSON_AddNumberToObject(o, "top_p", r->top_p);
+    cJSON_AddNumberToObject(o, "min_p", r->min_p);
+    cJSON_AddNumberToObject(o, "repeat_penalty", r->repeat);
+    cJSON_AddNumberToObject(o, "presence_penalty", r->presence);
+    cJSON_AddNumberToObject(o, "frequency_penalty", r->frequency);
+    cJSON_AddNumberToObject(o, "penalty_last_n", (double)r->last_n);
+    return o;
+}
+
+/* Generates and reports; an interrupted run shows what there was. */
+static int generate(struct run *r, struct b2_err *err)
+{
+    const struct generate_params gp = {
+        .max_tokens = r->n_predict,
+        .stop = r->stop.item,
+        .n_stop = r->stop.n,
+        .ignore_eos = r->ignore_eos,
+        .on_text = on_text,
+        .on_first_logits = on_first_logits,
+        .ctx = r,
+    };
+    const struct str *text = &r->result.text;
+    int code = CLI_DONE;
+
+    cli_on_interrupt(on_interrupt, r->session);
+    enum b2_status rc = generate_run(r->session, r->sampler, r->prompt.id, r->prompt.n,
+                                     &gp, &r->result, err);
+    cli_on_interrupt(NULL, NULL);
+    if (rc && rc != B2_ECANCEL)
+        return cli_report_error(err);
+    if (r->common.json) {
+        code = cli_print_json(result_json(r));
+    } else {
+        if (text->len > 0 && text->data[text->len - 1] != '\n')
+            cli_write("\n", 1);
+        if (!r->common.quiet)
+            print_timing(r);
+    }
+    return rc == B2_ECANCEL ? CLI_INTERRUPTED : code;
+}
+
+static void free_all(struct run *r)
+{
+    generate_result_free(&r->result);
+    tok_ids_free(&r->prompt);
+    sampler_free(r->sampler);
+    session_free(r->session);
+    model_close(r->model);
+    backend_free(r->be);
+    pool_free(r->pool);
+}
+
+int cmd_run(int argc, char **argv)
+{
+    struct run r = {.n_predict = 256, .last_n = 64, .top_p = 1, .repeat = 1};
+    struct b2_err err = {0};
+    int code = parse(&r, argc, argv);
+
+    if (code != OPT_RUN)
+        return code;
+    r.log = cli_log(&r.common);
+    code = prepare(&r, &err) ? cli_report_error(&err) : generate(&r, &err);
+    free_all(&r);
+    return code;
+}

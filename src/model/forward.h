@@ -1,0 +1,50 @@
+/*
+ * forward.h - the layers of `llama`, written straight down.
+ *
+ *   x = embed(ids)
+ *   per layer:  h = rmsnorm(x);  q, k, v = Wq h, Wk h, Wv h;  rope(q), rope(k)
+ *               cache k, v;  x += Wo attention(q, cache)
+ *               h = rmsnorm(x);  x += Wdown (silu(Wgate h) * Wup h)
+ *   logits = Whead rmsnorm(x)
+ */
+#ifndef MODEL_FORWARD_H
+#define MODEL_FORWARD_H
+
+#include "model/model.h"
+
+#include <stdatomic.h>
+
+/* Everything a pass writes to. Made before decoding; a pass allocates nothing. */
+struct forward {
+    const struct model *m;
+    struct backend *be;
+    int64_t batch, cap;  /* most tokens per pass; positions of the cache */
+    struct kv_layer *kv; /* [n_layers] */
+    struct act *act;     /* input of the next matmul */
+    float *x;            /* [batch, D] residual stream */
+    float *q, *k, *v;    /* [batch, H or K, head_dim] */
+    float *gate, *up;    /* [batch, F]; gate also holds [batch, D] */
+    void *floats, *cache;
+};
+
+/* Bytes of forward_init's own buffers without the cache, and of the cache. */
+uint64_t forward_scratch_bytes(const struct model *m, const struct backend *be,
+                               int64_t batch);
+uint64_t forward_kv_bytes(const struct model *m, int64_t cap);
+
+/* Allocates for batch <= cap. On failure everything is freed again. B2_ENOMEM. */
+enum b2_status forward_init(struct forward *f, const struct model *m,
+                            struct backend *be, int64_t batch, int64_t cap,
+                            struct b2_err *err) NODISCARD;
+void forward_free(struct forward *f); /* zeroed is fine */
+
+/* Runs n <= batch tokens at positions pos0.. through the layers; pos0 + n <= cap, ids in
+ * range. Stops with false before a layer when *cancel is set; the cache then holds
+ * nothing certain from pos0 on. */
+bool forward_layers(struct forward *f, const int32_t *ids, int64_t n, int64_t pos0,
+                    const atomic_int *cancel);
+
+/* Logits [n_last, V] of the last n_last of the n tokens just run. */
+void forward_head(struct forward *f, int64_t n, int64_t n_last, float *logits);
+
+#endif

@@ -1,0 +1,397 @@
+/*
+ * hparams.c - reads an architecture's keys and refuses what would change the result.
+ *
+ * Differences from llama.cpp: a key that asks for arithmetic that this program does not
+ * have is an error here, where others ignore it.
+ */
+#include "model/hparams.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { KEY_MAX = 128 };
+
+/* "llama.<name>" in buf. */
+static const char *key_of(char buf[KEY_MAX], const char *name)
+{
+    snprintf(buf, KEY_MAX, "llama.%s", name);
+    return buf;
+}
+
+/* Keys that are read below, or that say nothing about the arithmetic. */
+static const char *const known_keys[] = {
+    "attention.causal",
+    "attention.head_count",
+    "attention.head_count_kv",
+    "attention.key_length",
+    "attention.layer_norm_rms_epsilon",
+    "attention.scale",
+    "attention.sliding_window",
+    "attention.value_length",
+    "block_count",
+    "context_length",
+    "embedding_length",
+    "expert_count",
+    "expert_used_count",
+    "feed_forward_length",
+    "rope.dimension_count",
+    "rope.freq_base",
+    "rope.scale_linear",
+    "rope.scaling.attn_factor",
+    "rope.scaling.factor",
+    "rope.scaling.finetuned",
+    "rope.scaling.high_freq_factor",
+    "rope.scaling.low_freq_factor",
+    "rope.scaling.original_context_length",
+    "rope.scaling.type",
+    "rope.scaling.yarn_attn_factor",
+    "rope.scaling.yarn_beta_fast",
+    "rope.scaling.yarn_beta_slow",
+    "rope.scaling.yarn_ext_factor",
+    "tensor_data_layout",
+    "vocab_size",
+};
+
+/* Numbers that switch on arithmetic which is not here: only the neutral values pass. */
+static const struct {
+    const char *name;
+    float neutral, also; /* `also`: a second value that some writers use for "off" */
+} neutral_keys[] = {
+    {"attention.clamp_kqv", 0, 0},
+    {"attention.max_alibi_bias", 0, 0},
+    {"attention.output_scale", 1, 0},
+    {"attention.sliding_window_pattern", 1, 0},
+    {"attention.temperature_length", 0, 0},
+    {"attention.temperature_scale", 0, 0},
+    {"attn_logit_softcapping", 0, 0},
+    {"embedding_scale", 1, 0},
+    {"expert_count", 0, 0},
+    {"expert_used_count", 0, 0},
+    {"final_logit_softcapping", 0, 0},
+    {"logit_scale", 1, 0},
+    {"residual_scale", 1, 0},
+    {"rope.scaling.alpha", 0, 0},
+    {"rope.scaling.yarn_log_multiplier", 0, 0},
+};
+
+/* A number of any kind, or a flag, as F32. An absent key gives def. */
+static enum b2_status get_number(const struct meta *m, const char *key, float def,
+                                 float *out, struct b2_err *err)
+{
+    const struct meta_kv *kv = meta_find(m, key);
+    uint64_t u;
+    bool b;
+    enum b2_status rc;
+
+    *out = def;
+    if (!kv)
+        return B2_OK;
+    if (kv->type == MT_BOOL) {
+        rc = meta_get_bool(m, key, &b, err);
+        *out = b && rc == B2_OK ? 1.0f : 0.0f;
+        return rc;
+    }
+    if (kv->type == MT_F32 || kv->type == MT_F64)
+        return meta_get_f32(m, key, out, err);
+    rc = meta_get_u64(m, key, &u, err);
+    if (rc == B2_OK)
+        *out = (float)u;
+    return rc;
+}
+
+/* A count in 1..limit. Some writers give one value per layer: equal ones are taken,
+ * others need layers of different shapes, which `llama` files of this program have not. */
+static enum b2_status get_count(const struct meta *m, const char *name, int64_t limit,
+                                int64_t *out, struct b2_err *err)
+{
+    char key[KEY_MAX];
+    const struct meta_kv *kv = meta_find(m, key_of(key, name));
+    const int32_t *values;
+    uint64_t n, v;
+    enum b2_status rc;
+
+    if (kv && kv->type == MT_ARR) {
+        rc = meta_get_i32s(m, key, &values, &n, err);
+        if (rc)
+            return rc;
+        if (n == 0 || values[0] < 1)
+            return err_set(err, B2_EFORMAT, "key %s: empty or not positive", key);
+        for (uint64_t i = 1; i < n; i++)
+            if (values[i] != values[0])
+                return err_set(
+                    err, B2_EUNSUP,
+                    "key %s: layers of different sizes (%d, then %d at layer "
+                    "%llu) are not supported for `llama`",
+                    key, values[0], values[i], (unsigned long long)i);
+        v = (uint64_t)values[0];
+    } else {
+        rc = meta_get_u64(m, key, &v, err);
+        if (rc)
+            return rc;
+    }
+    if (v < 1 || v > (uint64_t)limit)
+        return err_set(err, B2_EFORMAT, "key %s: %llu is not in 1..%lld", key,
+                       (unsigned long long)v, (long long)limit);
+    *out = (int64_t)v;
+    return B2_OK;
+}
+
+/* get_count for a key that may be absent; *out keeps its value then. */
+static enum b2_status opt_count(const struct meta *m, const char *name, int64_t limit,
+                                int64_t *out, struct b2_err *err)
+{
+    char key[KEY_MAX];
+
+    if (!meta_find(m, key_of(key, name)))
+        return B2_OK;
+    return get_count(m, name, limit, out, err);
+}
+
+/* Limits are far above any real model and keep all products inside 64 bits. */
+enum { MAX_LAYERS = 4096, MAX_WIDTH = 1 << 20, MAX_CTX = 1 << 28 };
+
+static enum b2_status read_shape(struct hparams *hp, const struct meta *m,
+                                 struct b2_err *err)
+{
+    int64_t value_length;
+    enum b2_status rc;
+
+    if ((rc = get_count(m, "block_count", MAX_LAYERS, &hp->n_layers, err)) ||
+        (rc = get_count(m, "embedding_length", MAX_WIDTH, &hp->d, err)) ||
+        (rc = get_count(m, "feed_forward_length", MAX_WIDTH, &hp->f, err)) ||
+        (rc = get_count(m, "attention.head_count", MAX_WIDTH, &hp->n_heads, err)) ||
+        (rc = get_count(m, "context_length", MAX_CTX, &hp->ctx_train, err)))
+        return rc;
+    hp->n_kv_heads = hp->n_heads;
+    rc = opt_count(m, "attention.head_count_kv", MAX_WIDTH, &hp->n_kv_heads, err);
+    if (rc)
+        return rc;
+    if (hp->n_heads % hp->n_kv_heads != 0)
+        return err_set(err, B2_EFORMAT,
+                       "llama.attention.head_count %lld is not a multiple of "
+                       "head_count_kv %lld",
+                       (long long)hp->n_heads, (long long)hp->n_kv_heads);
+    if (!meta_find(m, "llama.attention.key_length") && hp->d % hp->n_heads != 0)
+        return err_set(err, B2_EFORMAT,
+                       "llama.embedding_length %lld is not a multiple of head_count "
+                       "%lld, and no attention.key_length says the head's size",
+                       (long long)hp->d, (long long)hp->n_heads);
+    hp->head_dim = hp->d / hp->n_heads;
+    rc = opt_count(m, "attention.key_length", MAX_WIDTH, &hp->head_dim, err);
+    if (rc)
+        return rc;
+    value_length = hp->head_dim;
+    rc = opt_count(m, "attention.value_length", MAX_WIDTH, &value_length, err);
+    if (rc)
+        return rc;
+    if (value_length != hp->head_dim)
+        return err_set(err, B2_EUNSUP,
+                       "llama.attention.value_length %lld differs from the key length "
+                       "%lld: not supported",
+                       (long long)value_length, (long long)hp->head_dim);
+    hp->n_rot = hp->head_dim;
+    rc = opt_count(m, "rope.dimension_count", MAX_WIDTH, &hp->n_rot, err);
+    if (rc)
+        return rc;
+    if (hp->n_rot % 2 != 0 || hp->n_rot > hp->head_dim)
+        return err_set(err, B2_EFORMAT,
+                       "llama.rope.dimension_count %lld is odd or above the head's "
+                       "size %lld",
+                       (long long)hp->n_rot, (long long)hp->head_dim);
+    return B2_OK;
+}
+
+static enum b2_status read_vocab(struct hparams *hp, const struct meta *m,
+                                 struct b2_err *err)
+{
+    const struct meta_kv *tokens = meta_find(m, "tokenizer.ggml.tokens");
+
+    if (tokens && tokens->type == MT_ARR && tokens->n > 0 && tokens->n <= INT32_MAX) {
+        hp->vocab = (int64_t)tokens->n;
+        return B2_OK;
+    }
+    return get_count(m, "vocab_size", INT32_MAX, &hp->vocab, err);
+}
+
+/* Refuses every switch that is on; see neutral_keys. */
+static enum b2_status check_neutral(const struct meta *m, struct b2_err *err)
+{
+    char key[KEY_MAX];
+    float v;
+    enum b2_status rc;
+
+    for (size_t i = 0; i < countof(neutral_keys); i++) {
+        const float neutral = neutral_keys[i].neutral;
+        rc = get_number(m, key_of(key, neutral_keys[i].name), neutral, &v, err);
+        if (rc)
+            return rc;
+        if (v != neutral && v != neutral_keys[i].also)
+            return err_set(err, B2_EUNSUP,
+                           "key %s = %g changes the arithmetic in a way that is not "
+                           "supported (only %g)",
+                           key, (double)v, (double)neutral);
+    }
+    rc = get_number(m, "llama.attention.causal", 1, &v, err);
+    if (rc == B2_OK && v == 0)
+        return err_set(err, B2_EUNSUP,
+                       "key llama.attention.causal = false: a model that "
+                       "looks ahead is not supported");
+    if (rc == B2_OK && meta_find(m, "llama.rope.dimension_sections"))
+        return err_set(
+            err, B2_EUNSUP,
+            "key llama.rope.dimension_sections: rotary positions in sections "
+            "are not supported for `llama`");
+    return rc;
+}
+
+/* The kind of position stretching. Without a type a factor means linear, as llama.cpp
+ * reads old files. */
+static enum b2_status read_scaling_type(struct hparams *hp, const struct meta *m,
+                                        struct b2_err *err)
+{
+    static const struct {
+        const char *name;
+        enum rope_scaling kind;
+    } kinds[] = {
+        {"none", ROPE_SCALE_NONE},     {"default", ROPE_SCALE_NONE},
+        {"linear", ROPE_SCALE_LINEAR}, {"yarn", ROPE_SCALE_YARN},
+        {"llama3", ROPE_SCALE_LLAMA3},
+    };
+    const char *type;
+    enum b2_status rc =
+        meta_opt_str(m, "llama.rope.scaling.type", &type, "linear", err);
+
+    if (rc)
+        return rc;
+    for (size_t i = 0; i < countof(kinds); i++) {
+        if (strcmp(type, kinds[i].name) == 0) {
+            hp->rope_scaling = kinds[i].kind;
+            return B2_OK;
+        }
+    }
+    return err_set(
+        err, B2_EUNSUP,
+        "key llama.rope.scaling.type = %.40s is not supported (none, linear, "
+        "yarn, llama3)",
+        type);
+}
+
+/* One number of the rope group: its key, where it goes, its default, and whether it
+ * must be above zero. */
+struct rope_key {
+    const char *name;
+    float *out;
+    float def;
+    bool positive;
+};
+
+static enum b2_status read_rope(struct hparams *hp, const struct meta *m,
+                                struct b2_err *err)
+{
+    float linear, yarn_attn;
+    char key[KEY_MAX];
+    const struct rope_key keys[] = {
+        {"rope.freq_base", &hp->rope_base, 10000.0f, true},
+        {"rope.scale_linear", &linear, 1.0f, true},
+        {"rope.scaling.factor", &hp->rope_factor, 0.0f, false},
+        {"rope.scaling.original_context_length", &hp->rope_orig_ctx,
+         (float)hp->ctx_train, true},
+        {"rope.scaling.attn_factor", &hp->rope_attn_factor, 1.0f, true},
+        {"rope.scaling.yarn_attn_factor", &yarn_attn, 1.0f, true},
+        {"rope.scaling.yarn_ext_factor", &hp->yarn_ext, -1.0f, false},
+        {"rope.scaling.yarn_beta_fast", &hp->yarn_beta_fast, 32.0f, true},
+        {"rope.scaling.yarn_beta_slow", &hp->yarn_beta_slow, 1.0f, true},
+        {"rope.scaling.low_freq_factor", &hp->rope_low_freq, 1.0f, true},
+        {"rope.scaling.high_freq_factor", &hp->rope_high_freq, 4.0f, true},
+    };
+    enum b2_status rc = read_scaling_type(hp, m, err);
+
+    for (size_t i = 0; i < countof(keys) && rc == B2_OK; i++) {
+        rc = get_number(m, key_of(key, keys[i].name), keys[i].def, keys[i].out, err);
+        if (rc == B2_OK &&
+            (!isfinite(*keys[i].out) || (keys[i].positive && !(*keys[i].out > 0.0f))))
+            return err_set(err, B2_EFORMAT, "key %s: %g is not a usable number", key,
+                           (double)*keys[i].out);
+    }
+    if (rc)
+        return rc;
+    if (hp->rope_factor < 0.0f)
+        return err_set(err, B2_EFORMAT, "key llama.rope.scaling.factor: %g is negative",
+                       (double)hp->rope_factor);
+    if (hp->rope_factor == 0.0f) /* absent, or 0 as some writers say "none" */
+        hp->rope_factor = linear;
+    if (hp->rope_scaling == ROPE_SCALE_LINEAR && hp->rope_factor == 1.0f)
+        hp->rope_scaling = ROPE_SCALE_NONE;
+    if (hp->yarn_ext < 0.0f) /* unset: full extrapolation mix */
+        hp->yarn_ext = 1.0f;
+    hp->rope_attn_factor *= yarn_attn;
+    if (hp->rope_scaling == ROPE_SCALE_LLAMA3 &&
+        !(hp->rope_high_freq > hp->rope_low_freq))
+        return err_set(err, B2_EFORMAT,
+                       "llama.rope.scaling.high_freq_factor %g is not above "
+                       "low_freq_factor %g",
+                       (double)hp->rope_high_freq, (double)hp->rope_low_freq);
+    return B2_OK;
+}
+
+enum b2_status hparams_read(struct hparams *hp, const struct meta *m,
+                            struct b2_err *err)
+{
+    const char *arch;
+    float window;
+    enum b2_status rc = meta_get_str(m, "general.architecture", &arch, err);
+
+    if (rc)
+        return rc;
+    if (strcmp(arch, "llama") != 0)
+        return err_set(err, B2_EUNSUP,
+                       "architecture `%.60s` is not supported (known: llama)", arch);
+    *hp = (struct hparams){.arch = ARCH_LLAMA};
+    if ((rc = check_neutral(m, err)) || (rc = read_shape(hp, m, err)) ||
+        (rc = read_vocab(hp, m, err)) || (rc = read_rope(hp, m, err)))
+        return rc;
+    rc = meta_get_f32(m, "llama.attention.layer_norm_rms_epsilon", &hp->norm_eps, err);
+    if (rc)
+        return rc;
+    if (!(hp->norm_eps > 0.0f && hp->norm_eps < 1.0f))
+        return err_set(
+            err, B2_EFORMAT,
+            "key llama.attention.layer_norm_rms_epsilon: %g is not in (0, 1)",
+            (double)hp->norm_eps);
+    rc = get_number(m, "llama.attention.scale", 0.0f, &hp->attn_scale, err);
+    if (rc)
+        return rc;
+    if (hp->attn_scale == 0.0f)
+        hp->attn_scale = 1.0f / sqrtf((float)hp->head_dim);
+    if (!(hp->attn_scale > 0.0f) || !isfinite(hp->attn_scale))
+        return err_set(err, B2_EFORMAT, "key llama.attention.scale: %g",
+                       (double)hp->attn_scale);
+    rc = get_number(m, "llama.attention.sliding_window", 0.0f, &window, err);
+    if (rc == B2_OK && !(window >= 0.0f && window <= (float)MAX_CTX))
+        return err_set(err, B2_EFORMAT, "key llama.attention.sliding_window: %g",
+                       (double)window);
+    hp->window = (int64_t)window;
+    return rc;
+}
+
+const char *hparams_unknown_key(const struct meta *m, int64_t *i)
+{
+    static const char prefix[] = "llama.";
+
+    while (*i < meta_count(m)) {
+        const char *key = meta_at(m, (*i)++)->key;
+        bool known = false;
+
+        if (strncmp(key, prefix, sizeof prefix - 1) != 0)
+            continue;
+        const char *name = key + sizeof prefix - 1;
+        for (size_t k = 0; k < countof(known_keys) && !known; k++)
+            known = strcmp(name, known_keys[k]) == 0;
+        for (size_t k = 0; k < countof(neutral_keys) && !known; k++)
+            known = strcmp(name, neutral_keys[k].name) == 0;
+        if (!known)
+            return key;
+    }
+    return NULL;
+}

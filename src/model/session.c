@@ -1,0 +1,207 @@
+/*
+ * session.c - what the cache holds, and how it gets there.
+ */
+#include "model/session.h"
+
+#include "base/mem.h"
+#include "model/forward.h"
+#include "model/plan.h"
+
+#include <string.h>
+
+enum { DEFAULT_CTX = 4096, DEFAULT_BATCH = 512 };
+
+struct session {
+    struct forward fwd;
+    int32_t *ids; /* [ctx] tokens behind the cached positions */
+    int64_t pos;  /* how many of them */
+    float *logits;
+    bool have_logits; /* logits belong to position pos - 1 */
+    atomic_int cancel;
+};
+
+/* Compares the planned bytes with the caller's limit. */
+static enum b2_status check_limit(const struct model *m, const struct backend *be,
+                                  const struct session_params *p, struct b2_err *err)
+{
+    struct plan plan;
+    enum b2_status rc = plan_make(&plan, m, be, p->ctx, p->batch, err);
+
+    if (rc == B2_OK && p->mem_limit && plan.total_bytes > p->mem_limit)
+        return err_set(
+            err, B2_ENOMEM,
+            "a context of %lld needs %llu bytes (weights %llu, cache %llu, "
+            "scratch %llu), over the limit of %llu: a smaller --ctx or "
+            "--batch needs less",
+            (long long)p->ctx, (unsigned long long)plan.total_bytes,
+            (unsigned long long)plan.weights_bytes, (unsigned long long)plan.kv_bytes,
+            (unsigned long long)plan.scratch_bytes, (unsigned long long)p->mem_limit);
+    return rc;
+}
+
+enum b2_status session_new(struct session **out, const struct model *m,
+                           struct backend *be, const struct session_params *params,
+                           struct b2_err *err)
+{
+    struct session_params p = params ? *params : (struct session_params){0};
+    struct session *s;
+    enum b2_status rc;
+
+    if (p.ctx == 0)
+        p.ctx = min_i64(m->hp.ctx_train, DEFAULT_CTX);
+    if (p.ctx < 1 || p.ctx > m->hp.ctx_train)
+        return err_set(err, B2_EARG,
+                       "context %lld is not in 1..%lld, what the model was trained for",
+                       (long long)p.ctx, (long long)m->hp.ctx_train);
+    if (p.batch < 0)
+        return err_set(err, B2_EARG, "batch %lld is negative", (long long)p.batch);
+    p.batch = min_i64(p.batch ? p.batch : DEFAULT_BATCH, p.ctx);
+    rc = check_limit(m, be, &p, err);
+    if (rc)
+        return rc;
+    s = mem_calloc(1, sizeof *s);
+    if (!s)
+        return err_set(err, B2_ENOMEM, "out of memory");
+    rc = forward_init(&s->fwd, m, be, p.batch, p.ctx, err);
+    if (rc)
+        goto fail;
+    s->ids = mem_calloc((size_t)p.ctx, sizeof *s->ids);
+    s->logits = mem_aligned(64, (size_t)m->hp.vocab, sizeof *s->logits);
+    if (!s->ids || !s->logits) {
+        rc = err_set(err, B2_ENOMEM, "out of memory");
+        goto fail;
+    }
+    *out = s;
+    return B2_OK;
+
+fail:
+    session_free(s);
+    return rc;
+}
+
+void session_free(struct session *s)
+{
+    if (!s)
+        return;
+    forward_free(&s->fwd);
+    mem_free(s->ids);
+    mem_free(s->logits);
+    mem_free(s);
+}
+
+int64_t session_ctx(const struct session *s)
+{
+    return s->fwd.cap;
+}
+
+int64_t session_batch(const struct session *s)
+{
+    return s->fwd.batch;
+}
+
+const struct model *session_model(const struct session *s)
+{
+    return s->fwd.m;
+}
+
+int64_t session_pos(const struct session *s)
+{
+    return s->pos;
+}
+
+/* Checks what is about to be appended from position pos0 on. */
+static enum b2_status check_ids(const struct session *s, const int32_t *ids, int64_t n,
+                                int64_t pos0, struct b2_err *err)
+{
+    const int64_t vocab = s->fwd.m->hp.vocab;
+
+    if (n < 1)
+        return err_set(err, B2_EARG, "no tokens: the prompt is empty");
+    if (n > s->fwd.cap - pos0)
+        return err_set(err, B2_EARG,
+                       "%lld tokens do not fit into the context of %lld (%lld are "
+                       "there): a larger --ctx is possible up to %lld",
+                       (long long)n, (long long)s->fwd.cap, (long long)pos0,
+                       (long long)s->fwd.m->hp.ctx_train);
+    for (int64_t i = 0; i < n; i++)
+        if (ids[i] < 0 || ids[i] >= vocab)
+            return err_set(err, B2_EARG, "token %d at index %lld is not in 0..%lld",
+                           ids[i], (long long)i, (long long)vocab - 1);
+    return B2_OK;
+}
+
+/* Forwards n <= batch checked tokens; logits [n_last, V] of the last ones. */
+static enum b2_status append(struct session *s, const int32_t *ids, int64_t n,
+                             int64_t n_last, float *logits, struct b2_err *err)
+{
+    s->have_logits = false;
+    if (!forward_layers(&s->fwd, ids, n, s->pos, &s->cancel)) {
+        atomic_store(&s->cancel, 0);
+        return err_set(err, B2_ECANCEL, "interrupted at token %lld", (long long)s->pos);
+    }
+    if (n_last > 0)
+        forward_head(&s->fwd, n, n_last, logits);
+    memcpy(s->ids + s->pos, ids, (size_t)n * sizeof *ids);
+    s->pos += n;
+    s->have_logits = n_last > 0 && logits == s->logits;
+    return B2_OK;
+}
+
+enum b2_status session_sync(struct session *s, const int32_t *ids, int64_t n,
+                            int64_t *n_reused, struct b2_err *err)
+{
+    int64_t same = 0;
+    enum b2_status rc = check_ids(s, ids, n, 0, err);
+
+    if (rc)
+        return rc;
+    while (same < s->pos && same < n - 1 && s->ids[same] == ids[same])
+        same++;
+    session_rewind(s, same);
+    if (n_reused)
+        *n_reused = same;
+    while (s->pos < n && rc == B2_OK) {
+        int64_t part = min_i64(n - s->pos, s->fwd.batch);
+        bool last = s->pos + part == n;
+        rc = append(s, ids + s->pos, part, last ? 1 : 0, s->logits, err);
+    }
+    return rc;
+}
+
+enum b2_status session_step(struct session *s, int32_t id, struct b2_err *err)
+{
+    enum b2_status rc = check_ids(s, &id, 1, s->pos, err);
+
+    return rc ? rc : append(s, &id, 1, 1, s->logits, err);
+}
+
+const float *session_logits(const struct session *s)
+{
+    return s->have_logits ? s->logits : NULL;
+}
+
+enum b2_status session_eval(struct session *s, const int32_t *ids, int64_t n,
+                            float *logits, struct b2_err *err)
+{
+    enum b2_status rc = check_ids(s, ids, n, s->pos, err);
+
+    if (rc)
+        return rc;
+    if (n > s->fwd.batch)
+        return err_set(err, B2_EARG, "%lld tokens at once, but the batch is %lld",
+                       (long long)n, (long long)s->fwd.batch);
+    return append(s, ids, n, n, logits, err);
+}
+
+void session_rewind(struct session *s, int64_t pos)
+{
+    if (pos >= s->pos)
+        return;
+    s->pos = max_i64(pos, 0);
+    s->have_logits = false;
+}
+
+void session_cancel(struct session *s)
+{
+    atomic_store(&s->cancel, 1);
+}

@@ -1,0 +1,259 @@
+/*
+ * weights.c - finds, checks and binds the tensors of `llama`.
+ */
+#include "model/weights.h"
+
+#include "tensor/quant.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { NAME_MAX_LEN = 64 };
+
+struct binder {
+    struct model *m;
+    const struct log *log;
+    bool *used; /* [tensors of the file] */
+};
+
+/* Finds a tensor, checks its shape and makes its bytes available. rows 1 also takes
+ * a vector. */
+static enum b2_status take(struct binder *b, const char *name, int64_t cols,
+                           int64_t rows, const struct tensor **out, struct b2_err *err)
+{
+    struct modelfile *mf = b->m->mf;
+    int64_t i = modelfile_find(mf, name);
+    enum b2_status rc;
+
+    if (i < 0)
+        return err_set(
+            err, B2_ENOTFOUND,
+            "tensor %s is missing: expected [%lld, %lld] for a `llama` of %lld "
+            "layers",
+            name, (long long)cols, (long long)rows, (long long)b->m->hp.n_layers);
+    const struct tensor *t = modelfile_tensor(mf, i);
+    if (t->ne[0] != cols || t->ne[1] != rows || t->ne[2] != 1 || t->ne[3] != 1)
+        return err_set(
+            err, B2_EFORMAT,
+            "tensor %s: expected [%lld, %lld], found [%lld, %lld, %lld, %lld]", name,
+            (long long)cols, (long long)rows, (long long)t->ne[0], (long long)t->ne[1],
+            (long long)t->ne[2], (long long)t->ne[3]);
+    if (t->type == DT_Q2_0_G128)
+        return err_set(err, B2_ELAYOUT,
+                       "tensor %s: type 42 in the legacy layout with groups of 128; "
+                       "convert the file first: bonsai2 export FILE --format "
+                       "gguf-pq2_0 -o NEW.gguf",
+                       name);
+    if (!b->used[i]) {
+        b->m->weights_bytes += t->n_bytes + modelfile_load_bytes(mf, i);
+        b->used[i] = true;
+    }
+    rc = modelfile_load(mf, i, err);
+    if (rc) {
+        err_wrap(err, "tensor %s", name);
+        return rc;
+    }
+    *out = modelfile_tensor(mf, i);
+    return B2_OK;
+}
+
+static enum b2_status take_matrix(struct binder *b, struct weight *w, const char *name,
+                                  int64_t cols, int64_t rows, struct b2_err *err)
+{
+    const struct tensor *t;
+    enum b2_status rc = take(b, name, cols, rows, &t, err);
+    uint64_t row_bytes;
+
+    if (rc)
+        return rc;
+    const struct dtype_info *info = dtype_info(t->type);
+    if (!(info->flags & DTF_WEIGHT))
+        return err_set(err, B2_EUNSUP,
+                       "tensor %s: type %s cannot be used as a weight (usable: floats "
+                       "and block types; convert it with bonsai2 export)",
+                       name, info->name);
+    rc = dtype_row_bytes(&row_bytes, t->type, (uint64_t)cols, err);
+    if (rc) {
+        err_wrap(err, "tensor %s", name);
+        return rc;
+    }
+    *w = (struct weight){
+        .name = t->name,
+        .type = t->type,
+        .cols = cols,
+        .rows = rows,
+        .data = t->data,
+        .row_bytes = row_bytes,
+        .rot = b->m->rots.forward[modelfile_find(b->m->mf, name)],
+    };
+    return B2_OK;
+}
+
+/* Norm gains and rope factors: copied to F32, whatever float they are stored as, since
+ * they are few and the file need not align them. */
+static enum b2_status take_vector(struct binder *b, const float **out, const char *name,
+                                  int64_t n, struct b2_err *err)
+{
+    const struct tensor *t;
+    enum b2_status rc = take(b, name, n, 1, &t, err);
+
+    if (rc)
+        return rc;
+    if (!(dtype_info(t->type)->flags & DTF_FLOAT))
+        return err_set(err, B2_EUNSUP, "tensor %s: expected F32, F16 or BF16, found %s",
+                       name, dtype_info(t->type)->name);
+    float *copy = arena_calloc(b->m->arena, (size_t)n, sizeof *copy);
+    if (!copy)
+        return err_set(err, B2_ENOMEM, "tensor %s: out of memory", name);
+    quant_decode_row(t->type, copy, t->data, n);
+    rc = quant_check_row(copy, n, NULL, err);
+    if (rc) {
+        err_wrap(err, "tensor %s", name);
+        return rc;
+    }
+    b->m->weights_bytes += (uint64_t)n * sizeof *copy;
+    *out = copy;
+    return B2_OK;
+}
+
+static enum b2_status take_layer(struct binder *b, int64_t layer, struct b2_err *err)
+{
+    const struct hparams *hp = &b->m->hp;
+    struct layer_weights *l = &b->m->layers[layer];
+    const int64_t q = hp->n_heads * hp->head_dim, kv = hp->n_kv_heads * hp->head_dim;
+    const struct {
+        const char *kind;
+        struct weight *w;
+        int64_t cols, rows;
+    } matrices[] = {
+        {"attn_q", &l->q, hp->d, q},          {"attn_k", &l->k, hp->d, kv},
+        {"attn_v", &l->v, hp->d, kv},         {"attn_output", &l->o, q, hp->d},
+        {"ffn_gate", &l->gate, hp->d, hp->f}, {"ffn_up", &l->up, hp->d, hp->f},
+        {"ffn_down", &l->down, hp->f, hp->d},
+    };
+    char name[NAME_MAX_LEN];
+    enum b2_status rc = B2_OK;
+
+    for (size_t i = 0; i < countof(matrices) && rc == B2_OK; i++) {
+        snprintf(name, sizeof name, "blk.%lld.%s.weight", (long long)layer,
+                 matrices[i].kind);
+        rc = take_matrix(b, matrices[i].w, name, matrices[i].cols, matrices[i].rows,
+                         err);
+    }
+    if (rc)
+        return rc;
+    snprintf(name, sizeof name, "blk.%lld.attn_norm.weight", (long long)layer);
+    rc = take_vector(b, &l->attn_norm, name, hp->d, err);
+    if (rc)
+        return rc;
+    snprintf(name, sizeof name, "blk.%lld.ffn_norm.weight", (long long)layer);
+    return take_vector(b, &l->ffn_norm, name, hp->d, err);
+}
+
+/* The embedding table and the head, which may be the same bytes. A folded table is
+ * looked up with the inverse transform; as a head it then wants rotated inputs, which
+ * only version 2 of the declaration says. */
+static enum b2_status take_ends(struct binder *b, struct b2_err *err)
+{
+    static const char embd[] = "token_embd.weight", head[] = "output.weight";
+    struct model *m = b->m;
+    enum b2_status rc = take_matrix(b, &m->embd, embd, m->hp.d, m->hp.vocab, err);
+
+    if (rc)
+        return rc;
+    m->embd.rot = m->rots.inverse[modelfile_find(m->mf, embd)];
+    m->tied = modelfile_find(m->mf, head) < 0;
+    if (m->tied) {
+        m->head = m->embd;
+        if (m->embd.rot && !m->rotation.tied_output)
+            return err_set(err, B2_EFORMAT,
+                           "%s is folded and the file has no %s, but the rotation of "
+                           "version %u does not say how the head uses it",
+                           embd, head, m->rotation.version);
+    } else {
+        rc = take_matrix(b, &m->head, head, m->hp.d, m->hp.vocab, err);
+    }
+    if (rc == B2_OK)
+        rc = take_vector(b, &m->out_norm, "output_norm.weight", m->hp.d, err);
+    return rc;
+}
+
+static enum b2_status take_rope_factors(struct binder *b, struct b2_err *err)
+{
+    static const char name[] = "rope_freqs.weight";
+    struct model *m = b->m;
+    enum b2_status rc;
+
+    if (modelfile_find(m->mf, name) < 0)
+        return B2_OK;
+    rc = take_vector(b, &m->rope_freq_factors, name, m->hp.n_rot / 2, err);
+    for (int64_t i = 0; rc == B2_OK && i < m->hp.n_rot / 2; i++)
+        if (!(m->rope_freq_factors[i] > 0.0f))
+            return err_set(err, B2_EFORMAT, "tensor %s: factor %lld is %g, not above 0",
+                           name, (long long)i, (double)m->rope_freq_factors[i]);
+    return rc;
+}
+
+static bool ends_with(const char *s, const char *end)
+{
+    size_t n = strlen(s), e = strlen(end);
+
+    return n >= e && memcmp(s + n - e, end, e) == 0;
+}
+
+/* What an unused tensor means when leaving it out would change the result, or NULL. */
+static const char *meaning_of_extra(const char *name)
+{
+    if (ends_with(name, ".bias"))
+        return "biases are not supported for `llama`";
+    if (ends_with(name, ".scale") || ends_with(name, ".input_scale"))
+        return "per-tensor scales are not supported for `llama`";
+    if (strncmp(name, "blk.", 4) == 0 && ends_with(name, "_norm.weight"))
+        return "this further normalisation is not supported for `llama`";
+    if (strncmp(name, "rope_factors_", 13) == 0)
+        return "long-context rope factors (longrope) are not supported";
+    if (ends_with(name, ".lora_a") || ends_with(name, ".lora_b"))
+        return "an adapter must be merged into its model first";
+    return NULL;
+}
+
+static enum b2_status check_extra(const struct binder *b, struct b2_err *err)
+{
+    const struct modelfile *mf = b->m->mf;
+
+    for (int64_t i = 0; i < modelfile_n_tensors(mf); i++) {
+        const char *name = modelfile_tensor(mf, i)->name, *meaning;
+        if (b->used[i])
+            continue;
+        meaning = meaning_of_extra(name);
+        if (meaning)
+            return err_set(err, B2_EUNSUP, "tensor %s: %s", name, meaning);
+        if (b->log && b->log->strict)
+            return err_set(err, B2_EUNSUP,
+                           "tensor %s: not part of a `llama` (--strict)", name);
+        log_line(b->log, LOG_WARN, "tensor %s is not part of a `llama`: ignored", name);
+    }
+    return B2_OK;
+}
+
+enum b2_status weights_bind(struct model *m, const struct log *log, struct b2_err *err)
+{
+    struct binder b = {
+        .m = m,
+        .log = log,
+        .used = arena_calloc(m->arena, (size_t)modelfile_n_tensors(m->mf), 1),
+    };
+    enum b2_status rc;
+
+    m->layers = arena_calloc(m->arena, (size_t)m->hp.n_layers, sizeof *m->layers);
+    if (!b.used || !m->layers)
+        return err_set(err, B2_ENOMEM, "out of memory for the tensor table");
+    rc = take_ends(&b, err);
+    for (int64_t i = 0; i < m->hp.n_layers && rc == B2_OK; i++)
+        rc = take_layer(&b, i, err);
+    if (rc == B2_OK)
+        rc = take_rope_factors(&b, err);
+    if (rc == B2_OK)
+        rc = check_extra(&b, err);
+    return rc;
+}
