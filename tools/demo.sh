@@ -1,0 +1,130 @@
+#!/usr/bin/env bash
+# demo.sh MODEL - inspect, compress, measure, talk: what each bit of a real model is worth.
+#
+# Called by ./run demo, which has built build/release/bonsai2 and fetched MODEL. Writes a
+# ladder of smaller files to build/demo/ and keeps them: a file that the same program made
+# by the same recipe is used again, an interrupted compression goes on where it stopped.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+model=${1:?usage: demo.sh MODEL}
+bonsai2=${B2_PROGRAM:-build/release/bonsai2}
+text=examples/text/austen.txt
+ctx=256 chunks=6
+question='What is the capital of France?'
+prompt=$'<|im_start|>user\n'$question$'<|im_end|>\n<|im_start|>assistant\n'
+out=build/demo
+start_s=$SECONDS
+
+# The ladder: name, what it is, the options of compress.
+rungs=(4bit mix-a mix-b ternary rotated)
+declare -A what=(
+    [4bit]='4 bits in every linear layer'
+    [mix-a]='a budget of 72 MB: 4 bits and ternary, as errors say'
+    [mix-b]='a budget of 58 MB: mostly ternary'
+    [ternary]='every linear layer ternary, least squares'
+    [rotated]='the same, rotated first (block Hadamard)'
+)
+declare -A options=(
+    [4bit]='--rule *=Q4_0 --rule token_embd.weight=keep'
+    [mix-a]='--budget 72MB'
+    [mix-b]='--budget 58MB'
+    [ternary]='--rule *=ternary --rule token_embd.weight=keep'
+    [rotated]='--rule *=ternary --rule token_embd.weight=keep --rotate auto'
+)
+
+bold='' plain=''
+if [ -t 1 ]; then
+    bold=$'\033[1m' plain=$'\033[0m'
+fi
+heading() { printf '\n%s== %s%s\n\n' "$bold" "$*" "$plain"; }
+
+# value FILE EXPRESSION: one value out of a JSON file, j being its object.
+value() { python3 -c 'import json, sys; j = json.load(open(sys.argv[1])); print(eval(sys.argv[2]))' "$1" "$2"; }
+
+# json NAME COMMAND...: runs a command of bonsai2 with --json into out/NAME.json.
+json() {
+    local name=$1
+    shift
+    "$bonsai2" "$@" --json --quiet >"$out/$name.json.part"
+    mv "$out/$name.json.part" "$out/$name.json"
+}
+
+row() { printf '  %-9s %9s  %6s  %8s  %8s  %10s\n' "$@"; }
+
+mkdir -p $out
+program_sha=$(sha256sum "$bonsai2" | cut -c1-16)
+
+heading "1. The model as it comes"
+json inspect-original inspect "$model"
+value $out/inspect-original.json '"""  {}, architecture {}
+  {:.1f} million weights in {:.1f} MB: {:.2f} bits for each, over all
+  types: {}""".format("SmolLM2-135M-Instruct (Hugging Face, Apache-2.0)", j["arch"], j["n_params"] / 1e6,
+    j["file_bytes"] / 1e6, j["bits_per_weight"], ", ".join("{} {}".format(
+        sum(t["type"] == k for t in j["tensors"]), k) for k in sorted({t["type"] for t in j["tensors"]})))'
+
+heading "2. Compress: a ladder of smaller files"
+for r in "${rungs[@]}"; do
+    file=$out/$r.gguf
+    began=$SECONDS
+    made_by="$program_sha $model ${options[$r]}"
+    if [ -f "$file" ] && [ "$(cat "$file.made-by" 2>/dev/null)" = "$made_by" ]; then
+        note='was there'
+    else
+        read -ra words <<<"${options[$r]}"
+        json "compress-$r" compress "$model" -o "$file" --force "${words[@]}"
+        echo "$made_by" >"$file.made-by"
+        note="$((SECONDS - began)) s"
+    fi
+    json "inspect-$r" inspect "$file"
+    printf '  %-9s %-55s %s\n' "$r" "${what[$r]}" "$note"
+done
+
+heading "3. Measure: what the smaller files lose"
+cat <<EOF
+  On Jane Austen (examples/text/austen.txt), $chunks windows of $ctx tokens, the second half of
+  each scored, every file beside the original:
+  KL      how far its next-word probabilities are from the original's (nat; 0 is the same)
+  top     how often both think the same word most likely
+  ppl     perplexity: between how many words it hesitates
+
+EOF
+row file bytes 'bits/w' KL top ppl
+row '' '' 'all' nat % ''
+for r in "${rungs[@]}"; do
+    json "kld-$r" eval kld -m "$out/$r.gguf" --baseline "$model" --text $text \
+        --ctx $ctx --chunks $chunks
+    if [ "$r" = "${rungs[0]}" ]; then
+        row original "$(value $out/inspect-original.json '"%.1f MB" % (j["file_bytes"] / 1e6)')" \
+            "$(value $out/inspect-original.json '"%.2f" % j["bits_per_weight"]')" 0 100.0 \
+            "$(value "$out/kld-$r.json" '"%.1f" % j["ppl_baseline"]')"
+    fi
+    row "$r" "$(value "$out/inspect-$r.json" '"%.1f MB" % (j["file_bytes"] / 1e6)')" \
+        "$(value "$out/inspect-$r.json" '"%.2f" % j["bits_per_weight"]')" \
+        "$(value "$out/kld-$r.json" '"%.3f" % j["mean_kld"]')" \
+        "$(value "$out/kld-$r.json" '"%.1f" % (100 * j["same_top1"])')" \
+        "$(value "$out/kld-$r.json" '"%.1f" % j["ppl"] if j["ppl"] < 1e5 else "%.0e" % j["ppl"]')"
+done
+
+heading "4. Talk: the same question to each"
+printf '  %s\n\n' "$question"
+for r in original "${rungs[@]}"; do
+    file=$out/$r.gguf
+    [ "$r" != original ] || file=$model
+    json "run-$r" run -m "$file" -p "$prompt" -n 32 --temp 0
+    printf '  %-9s ' "$r"
+    value "$out/run-$r.json" '"".join(c if c.isprintable() else " " for c in j["text"].strip())[:150]'
+done
+
+cat <<EOF
+
+  What this shows: down to about 4 bits almost nothing is lost. From there each megabyte
+  costs more, and rounding every layer to -1, 0, +1 in one shot, with nothing to repair
+  the error, leaves a model of this size that does not talk. That is the honest start:
+  error compensation and distillation are what brings ternary models back.
+
+  The files are in $out/. To go on:
+    $bonsai2 run -m $out/4bit.gguf -p "Once upon a time" -n 64
+    $bonsai2 eval kld -m $out/mix-a.gguf --baseline "$model" --text $text
+  ($((SECONDS - start_s)) s)
+EOF
