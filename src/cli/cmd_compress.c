@@ -1,0 +1,174 @@
+/*
+ * cmd_compress.c - bonsai2 compress: words to a recipe, report to table or JSON.
+ *
+ * The work is in compress/pipeline.h.
+ */
+#include "base/file.h"
+#include "cli/cli.h"
+#include "compress/pipeline.h"
+
+#include <cjson/cJSON.h>
+#include <string.h>
+
+struct compress {
+    struct cli_common common;
+    const char *output, *budget, *effort, *rotate, *ternary_rule, *tail, *report;
+    struct opt_list rules;
+    bool dry_run, force;
+    struct recipe recipe;
+    struct progress progress;
+};
+
+static enum b2_status read_recipe(struct compress *c, struct b2_err *err)
+{
+    struct recipe *r = &c->recipe;
+    enum b2_status rc = recipe_check_effort(c->effort, err);
+
+    if (!rc && c->budget)
+        rc = recipe_set_budget(r, c->budget, err);
+    for (int i = 0; i < c->rules.n && !rc; i++)
+        rc = recipe_add_rule(r, c->rules.item[i], err);
+    if (!rc)
+        rc = recipe_set_rotate(r, c->rotate, err);
+    if (!rc)
+        rc = recipe_set_ternary_rule(r, c->ternary_rule, err);
+    if (!rc && c->tail)
+        rc = recipe_set_tail(r, c->tail, err);
+    r->seed = (uint64_t)c->common.seed;
+    return rc;
+}
+
+/* The handler only has to be there: terminal.c keeps the flag. */
+static void on_interrupt(void *ctx)
+{
+    (void)ctx;
+}
+
+static bool is_cancelled(void *ctx)
+{
+    (void)ctx;
+    return cli_interrupted();
+}
+
+static void on_stage(void *ctx, const char *name, uint64_t total)
+{
+    struct compress *c = ctx;
+
+    c->progress = cli_progress(&c->common, name, NULL, total);
+}
+
+static enum b2_status write_report(const struct compress *c, const struct report *r,
+                                   struct b2_err *err)
+{
+    cJSON *json = report_json(r);
+    char *text = json ? cJSON_Print(json) : NULL;
+    enum b2_status rc;
+
+    if (text)
+        rc = file_write_all(c->report, text, strlen(text), true, err);
+    else
+        rc = err_set(err, B2_ENOMEM, "%s: out of memory", c->report);
+    cJSON_free(text);
+    cJSON_Delete(json);
+    return rc;
+}
+
+static int print_report(const struct compress *c, const struct report *r)
+{
+    struct str text = {0};
+
+    if (c->common.json) {
+        cJSON *json = report_json(r);
+        if (json)
+            cJSON_AddNumberToObject(json, "peak_rss_bytes", (double)file_peak_rss());
+        return cli_print_json(json);
+    }
+    report_text(r, c->common.verbose, &text);
+    if (str_ok(&text))
+        cli_write(text.data, text.len);
+    str_free(&text);
+    return CLI_DONE;
+}
+
+static int compress_run(struct compress *c, const char *source)
+{
+    struct b2_err err = {0};
+    struct report report = {0};
+    struct log log = cli_log(&c->common);
+    struct pool *pool = cli_pool(&c->common, &err);
+    struct pipeline_params p = {
+        .source = source,
+        .output = c->output,
+        .recipe = &c->recipe,
+        .dry_run = c->dry_run,
+        .force = c->force,
+        .env = {pool, &c->progress, is_cancelled, c},
+        .log = &log,
+        .on_stage = on_stage,
+    };
+    enum b2_status rc = pool ? B2_OK : B2_ENOMEM;
+
+    cli_on_interrupt(on_interrupt, NULL);
+    if (!rc)
+        rc = pipeline_run(&report, &p, &err);
+    cli_on_interrupt(NULL, NULL);
+    if (!rc && c->report)
+        rc = write_report(c, &report, &err);
+    int code = rc ? cli_report_error(&err) : print_report(c, &report);
+    report_free(&report);
+    pool_free(pool);
+    return code;
+}
+
+int cmd_compress(int argc, char **argv)
+{
+    static const struct cmd cmd = {
+        "compress",
+        "Compress a model to ternary and other small types, under a budget of bytes.",
+        "FILE|DIR",
+        1,
+        1,
+        "bonsai2 compress model.gguf --budget 52MB -o small.gguf"};
+    struct compress c = {.effort = "fast", .rotate = "none", .ternary_rule = "ls"};
+    const struct opt opts[] = {
+        {OPT_STR, 'o', "output", "FILE", &c.output, 0, 0, "GGUF file to write."},
+        {OPT_STR, 'b', "budget", "SIZE", &c.budget, 0, 0,
+         "Bytes of the whole file (52MB, 5.95GB) or bits of all tensors over all "
+         "weights (2.5bpw). Types are chosen per tensor."},
+        {OPT_STR, 0, "effort", "fast|normal|best", &c.effort, 0, 0,
+         "fast: fitted rounding, no calibration; the others are not in this version. "
+         "[fast]"},
+        {OPT_LIST, 'r', "rule", "GLOB=TYPE", &c.rules, 0, 0,
+         "Type for the matrices that match: a type name, ternary, or keep. Of several "
+         "that match the last one wins."},
+        {OPT_STR, 0, "rotate", "none|auto|N", &c.rotate, 0, 0,
+         "Rotate the inputs of ternary linear layers in blocks of N before rounding; "
+         "auto: the largest that fits all. Less error, but only programs that know "
+         "prism.hadamard keys can run the file. [none]"},
+        {OPT_STR, 0, "ternary-rule", "ls|round|threshold|twn", &c.ternary_rule, 0, 0,
+         "How codes and scale of a ternary group are found; ls: least squares. [ls]"},
+        {OPT_STR, 0, "tail", "keep|pad", &c.tail, 0, 0,
+         "When a type's group does not divide the rows: keep the tensor at 8 bits and "
+         "list it. Without this it is an error; pad is refused (no GGUF can hold it)."},
+        {OPT_FLAG, 'n', "dry-run", NULL, &c.dry_run, 0, 0,
+         "Choose and measure, write nothing."},
+        {OPT_FLAG, 'f', "force", NULL, &c.force, 0, 0,
+         "Replace the output; throw away an unfinished run of another recipe."},
+        {OPT_STR, 0, "report", "FILE", &c.report, 0, 0,
+         "Also write the report there, as JSON."},
+        CLI_COMMON_OPTS(&c.common),
+        {.kind = OPT_END},
+    };
+    struct b2_err err = {0};
+    int n_operands = 0;
+    int code = cli_parse(&cmd, opts, argc, argv, &n_operands);
+
+    if (code != OPT_RUN)
+        return code;
+    if (!c.output && !c.dry_run)
+        return cli_usage_error(&cmd, "-o FILE is missing: the file to write");
+    if (read_recipe(&c, &err))
+        return err.status == B2_EUNSUP ? cli_report_error(&err)
+                                       : cli_usage_error(&cmd, "%s", err.msg);
+    return compress_run(&c, argv[1]);
+}

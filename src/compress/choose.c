@@ -1,0 +1,333 @@
+/*
+ * choose.c - rules, ladder and tail rule to candidates; candidates to picks.
+ */
+#include "compress/choose.h"
+
+#include "base/mem.h"
+#include "compress/budget.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { GGUF_ALIGN = 32 };
+
+/* The rungs a budget may choose from, besides the best ternary type and the source's
+ * own bytes: those with FP16 scales that every GGUF reader has. */
+static const enum dtype ladder[] = {DT_Q2_0, DT_Q4_0, DT_Q4_1,
+                                    DT_Q5_0, DT_Q5_1, DT_Q8_0};
+
+static bool divides(enum dtype t, int64_t width)
+{
+    return width % dtype_info(t)->block == 0;
+}
+
+static bool is_ternary(enum dtype t)
+{
+    return (dtype_info(t)->flags & DTF_TERNARY) != 0;
+}
+
+/* A GGUF can hold the bytes as they are, without a doubt about their meaning. */
+static bool is_storable(enum dtype t)
+{
+    return dtype_info(t)->gguf_id >= 0 && t != DT_Q2_0_G128;
+}
+
+static bool will_fold(const struct choose *c, const struct choose_item *it,
+                      enum dtype t)
+{
+    return c->rotate && role_foldable(it->role) && is_ternary(t);
+}
+
+static void add_candidate(const struct choose *c, struct choose_item *it, enum dtype t,
+                          bool copy)
+{
+    const struct dtype_info *info = dtype_info(t);
+    uint64_t blocks = (uint64_t)(it->t->ne[0] / info->block);
+    bool fold = !copy && will_fold(c, it, t);
+
+    for (int i = 0; i < it->n_candidates; i++)
+        if (it->candidate[i].type == t && it->candidate[i].copy == copy)
+            return;
+    it->candidate[it->n_candidates++] = (struct choose_candidate){
+        .type = t,
+        .copy = copy || (t == it->t->type && !fold),
+        .fold = fold,
+        .n_bytes = blocks * (uint64_t)info->bytes * (uint64_t)tensor_rows(it->t),
+    };
+}
+
+/* The source's bytes. */
+static enum b2_status keep_bytes(const struct choose *c, struct choose_item *it,
+                                 struct b2_err *err)
+{
+    enum dtype t = it->t->type;
+
+    if (!is_storable(t))
+        return err_set(
+            err, t == DT_Q2_0_G128 ? B2_ELAYOUT : B2_EUNSUP,
+            "tensor %s: %s cannot be kept in a GGUF; give it a type, such as "
+            "--rule '%s=%s'",
+            it->t->name, dtype_info(t)->name, it->t->name,
+            t == DT_Q2_0_G128 ? "PQ2_0" : "F16");
+    add_candidate(c, it, t, true);
+    return B2_OK;
+}
+
+/* Norms, biases and tables of one row: exact, in the type that every reader takes. */
+static enum b2_status decide_vector(const struct choose *c, struct choose_item *it,
+                                    struct b2_err *err)
+{
+    enum dtype t = it->t->type;
+
+    it->why = CHOOSE_VECTOR;
+    if ((dtype_info(t)->flags & DTF_FLOAT) && t != DT_F32 && t != DT_F64)
+        add_candidate(c, it, DT_F32, false); /* every half float is an F32 */
+    else
+        return keep_bytes(c, it, err);
+    return B2_OK;
+}
+
+/* The tail rule (recipe.h) for a type that does not divide the row. */
+static enum b2_status decide_tail(const struct choose *c, struct choose_item *it,
+                                  const char *type, int64_t group, struct b2_err *err)
+{
+    int64_t width = it->t->ne[0];
+
+    if (c->recipe->tail == RECIPE_TAIL_REFUSE)
+        return err_set(
+            err, B2_EARG,
+            "tensor %s: rows of %lld are not a multiple of the group of %lld "
+            "of %s (remainder %lld); give it another type, or --tail keep "
+            "to leave such tensors at 8 bits",
+            it->t->name, (long long)width, (long long)group, type,
+            (long long)(width % group));
+    it->why = CHOOSE_TAIL;
+    add_candidate(c, it, divides(DT_Q8_0, width) ? DT_Q8_0 : DT_F16, false);
+    return B2_OK;
+}
+
+static enum b2_status decide_by_rule(const struct choose *c, struct choose_item *it,
+                                     const struct recipe_rule *rule, struct b2_err *err)
+{
+    bool rotated = c->source_rotated || (c->rotate && role_foldable(it->role));
+    int64_t width = it->t->ne[0];
+    enum dtype t = rule->type;
+
+    it->why = CHOOSE_RULE;
+    if (rule->want == RECIPE_KEEP)
+        return keep_bytes(c, it, err);
+    if (rule->want == RECIPE_TERNARY && !recipe_ternary_type(&t, width, rotated))
+        return decide_tail(c, it, "the smallest ternary type, Q2_0",
+                           dtype_info(DT_Q2_0)->block, err);
+    if (!divides(t, width))
+        return decide_tail(c, it, dtype_info(t)->name, dtype_info(t)->block, err);
+    add_candidate(c, it, t, false);
+    return B2_OK;
+}
+
+/* Everything a budget may choose for this tensor: smaller than the source, or the
+ * source itself. */
+static void add_ladder(const struct choose *c, struct choose_item *it)
+{
+    bool rotated = c->source_rotated || (c->rotate && role_foldable(it->role));
+    bool keep = is_storable(it->t->type);
+    int64_t width = it->t->ne[0];
+    uint64_t limit = keep ? it->t->n_bytes : UINT64_MAX;
+    enum dtype t;
+
+    it->why = CHOOSE_BUDGET;
+    if (recipe_ternary_type(&t, width, rotated))
+        add_candidate(c, it, t, false);
+    for (size_t i = 0; i < countof(ladder); i++)
+        if (divides(ladder[i], width))
+            add_candidate(c, it, ladder[i], false);
+    int n = 0;
+    for (int i = 0; i < it->n_candidates; i++)
+        if (it->candidate[i].n_bytes < limit && it->candidate[i].type != it->t->type)
+            it->candidate[n++] = it->candidate[i];
+    it->n_candidates = n;
+    add_candidate(c, it, keep ? it->t->type : DT_F16, keep);
+}
+
+static enum b2_status decide(const struct choose *c, struct choose_item *it,
+                             struct b2_err *err)
+{
+    int rule = recipe_match(c->recipe, it->t->name);
+
+    it->n_candidates = 0;
+    if (it->t->rank < 2 || tensor_rows(it->t) < 2)
+        return decide_vector(c, it, err);
+    if (!choose_is_numbers(it->t->type)) {
+        it->why = CHOOSE_OTHER;
+        return keep_bytes(c, it, err);
+    }
+    if (rule >= 0)
+        return decide_by_rule(c, it, &c->recipe->rule[rule], err);
+    if (it->role == ROLE_OTHER) {
+        it->why = CHOOSE_OTHER;
+        return keep_bytes(c, it, err);
+    }
+    if (c->recipe->budget == RECIPE_NO_BUDGET)
+        return err_set(err, B2_EARG,
+                       "tensor %s: no rule matches and there is no budget; give "
+                       "--budget 90MB, or a rule such as --rule '*=ternary'",
+                       it->t->name);
+    add_ladder(c, it);
+    return B2_OK;
+}
+
+/* A tensor that may end up ternary and whose rotation the contract can say. */
+static bool may_rotate(const struct choose *c, const struct choose_item *it)
+{
+    int rule = recipe_match(c->recipe, it->t->name);
+
+    if (!role_foldable(it->role) || it->t->rank < 2 || !choose_is_numbers(it->t->type))
+        return false;
+    if (rule < 0)
+        return c->recipe->budget != RECIPE_NO_BUDGET;
+    const struct recipe_rule *r = &c->recipe->rule[rule];
+    return r->want == RECIPE_TERNARY || (r->want == RECIPE_TYPE && is_ternary(r->type));
+}
+
+/* Finds the block and the widths of all weights that may be rotated. */
+static enum b2_status prepare_rotation(struct choose *c, struct b2_err *err)
+{
+    int64_t block = c->recipe->rotate, auto_block = ROTATE_MAX_BLOCK;
+    enum b2_status rc = B2_OK;
+
+    if (block == RECIPE_ROTATE_NONE)
+        return B2_OK;
+    if (c->source_rotated)
+        return err_set(err, B2_EARG,
+                       "the source's weights are rotated already "
+                       "(prism.hadamard.version); leave --rotate out to keep that");
+    for (int64_t i = 0; i < c->n; i++)
+        if (may_rotate(c, &c->item[i]))
+            auto_block = min_i64(auto_block, rotate_auto_block(c->item[i].t->ne[0]));
+    if (block == RECIPE_ROTATE_AUTO && auto_block < 2)
+        return err_set(err, B2_EARG,
+                       "no power of two divides the rows of all weights to rotate; use "
+                       "--rotate none");
+    c->rotate =
+        rotate_new(block == RECIPE_ROTATE_AUTO ? auto_block : block, c->recipe->seed);
+    if (!c->rotate)
+        return err_set(err, B2_ENOMEM, "rotation: out of memory");
+    for (int64_t i = 0; i < c->n && !rc; i++) {
+        if (!may_rotate(c, &c->item[i]))
+            continue;
+        rc = rotate_add_width(c->rotate, c->item[i].t->ne[0], err);
+        if (rc)
+            err_wrap(err, "tensor %s", c->item[i].t->name);
+    }
+    return rc;
+}
+
+/* A rule that matches nothing is a spelling mistake. */
+static enum b2_status check_rules_used(const struct choose *c, struct b2_err *err)
+{
+    for (int r = 0; r < c->recipe->n_rules; r++) {
+        const char *glob = c->recipe->rule[r].glob;
+        bool used = false;
+        for (int64_t i = 0; i < c->n && !used; i++)
+            used = recipe_glob(glob, c->item[i].t->name);
+        if (!used)
+            return err_set(err, B2_EARG,
+                           "rule '%s' matches no tensor; names look like %s", glob,
+                           c->n ? c->item[c->n - 1].t->name : "token_embd.weight");
+    }
+    return B2_OK;
+}
+
+enum b2_status choose_prepare(struct choose *c, const struct modelfile *mf,
+                              const struct recipe *recipe, struct b2_err *err)
+{
+    enum b2_status rc = B2_OK;
+    bool head = false;
+
+    *c = (struct choose){.recipe = recipe, .n = modelfile_n_tensors(mf)};
+    c->item = mem_calloc((size_t)c->n, sizeof *c->item);
+    if (!c->item)
+        return err_set(err, B2_ENOMEM, "tensor table: out of memory");
+    for (int64_t i = 0; i < c->n; i++) {
+        struct choose_item *it = &c->item[i];
+        it->index = i;
+        it->t = modelfile_tensor(mf, i);
+        it->role = role_of(it->t->name, &it->layer);
+        head |= it->role == ROLE_HEAD;
+        c->n_layers = it->layer >= c->n_layers ? it->layer + 1 : c->n_layers;
+        c->n_params += tensor_count(it->t);
+    }
+    c->tied = !head;
+    c->source_rotated = meta_find(modelfile_meta(mf), "prism.hadamard.version") != NULL;
+    rc = check_rules_used(c, err);
+    if (!rc)
+        rc = prepare_rotation(c, err);
+    for (int64_t i = 0; i < c->n && !rc; i++)
+        rc = decide(c, &c->item[i], err);
+    if (rc)
+        choose_free(c);
+    return rc;
+}
+
+void choose_free(struct choose *c)
+{
+    rotate_free(c->rotate);
+    mem_free(c->item);
+    *c = (struct choose){0};
+}
+
+/* What a candidate adds to the file, or its bare bytes. A rotated weight's name stands
+ * once more in the keys: its length in 8 bytes, then the name. */
+static uint64_t cost(const struct choose_item *it, const struct choose_candidate *cand,
+                     bool in_file)
+{
+    if (!in_file)
+        return cand->n_bytes;
+    return align_up_u64(cand->n_bytes, GGUF_ALIGN) +
+           (cand->fold ? 8 + strlen(it->t->name) : 0);
+}
+
+void choose_smallest(struct choose *c)
+{
+    for (int64_t i = 0; i < c->n; i++) {
+        struct choose_item *it = &c->item[i];
+        it->pick = 0;
+        for (int k = 1; k < it->n_candidates; k++)
+            if (it->candidate[k].n_bytes < it->candidate[it->pick].n_bytes)
+                it->pick = k;
+    }
+}
+
+uint64_t choose_bytes(const struct choose *c, bool in_file)
+{
+    uint64_t sum = 0;
+
+    for (int64_t i = 0; i < c->n; i++)
+        sum += cost(&c->item[i], choose_picked(&c->item[i]), in_file);
+    return sum;
+}
+
+enum b2_status choose_allocate(struct choose *c, uint64_t max_bytes, bool in_file,
+                               struct b2_err *err)
+{
+    struct budget_unit *units = mem_calloc((size_t)c->n, sizeof *units);
+
+    if (!units)
+        return err_set(err, B2_ENOMEM, "budget: out of memory");
+    for (int64_t i = 0; i < c->n; i++) {
+        const struct choose_item *it = &c->item[i];
+        double prior = role_prior(it->role, it->layer, c->n_layers, c->tied) *
+                       (double)tensor_count(it->t);
+        units[i].n_choices = it->n_candidates;
+        for (int k = 0; k < it->n_candidates; k++)
+            units[i].choice[k] = (struct budget_choice){
+                .bytes = cost(it, &it->candidate[k], in_file),
+                .damage = it->candidate[k].error * prior,
+            };
+    }
+    enum b2_status rc = budget_allocate(units, c->n, max_bytes, err);
+    for (int64_t i = 0; i < c->n && !rc; i++)
+        c->item[i].pick = units[i].pick;
+    mem_free(units);
+    return rc;
+}

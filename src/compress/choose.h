@@ -1,0 +1,87 @@
+/*
+ * choose.h - what becomes of each tensor: its type, rotated or not, and why.
+ *
+ * Three steps. choose_prepare() reads names, shapes, rules and keys and leaves each
+ * tensor with one candidate (decided) or several; the scan (scan.h) fills in what each
+ * candidate costs in error; choose_allocate() picks within a number of bytes.
+ */
+#ifndef COMPRESS_CHOOSE_H
+#define COMPRESS_CHOOSE_H
+
+#include "compress/recipe.h"
+#include "compress/role.h"
+#include "compress/rotate.h"
+#include "format/modelfile.h"
+
+enum choose_why {
+    CHOOSE_VECTOR, /* one row: norms and biases stay exact (F32) */
+    CHOOSE_OTHER,  /* a matrix that is no linear layer (router, convolution): kept */
+    CHOOSE_RULE,
+    CHOOSE_BUDGET,
+    CHOOSE_TAIL, /* the wanted type does not divide the row; --tail keep */
+};
+
+enum { CHOOSE_MAX_CANDIDATES = 10 };
+
+struct choose_candidate {
+    enum dtype type;
+    bool copy;        /* the source's bytes as they are */
+    bool fold;        /* rotated before rounding */
+    uint64_t n_bytes; /* of the whole tensor */
+    double error;     /* relative squared error, measured on sampled rows */
+};
+
+struct choose_item {
+    const struct tensor *t; /* borrowed from the model file */
+    int64_t index;          /* in the model file */
+    enum role role;
+    int layer;
+    enum choose_why why;
+    int n_candidates;
+    struct choose_candidate candidate[CHOOSE_MAX_CANDIDATES];
+    int pick;
+};
+
+struct choose {
+    const struct recipe *recipe; /* borrowed */
+    struct choose_item *item;    /* [n], in the source's order */
+    int64_t n;
+    int64_t n_params; /* values of all tensors */
+    int n_layers;
+    bool tied;             /* no separate head */
+    bool source_rotated;   /* the source's weights are folded already */
+    struct rotate *rotate; /* NULL: nothing is rotated */
+};
+
+/* Reads the model's table. On success free with choose_free(). B2_EARG: tensors without
+ * a rule and no budget, a rule that matches nothing, a row that a type does not divide
+ * (tensor, row, group and remainder are named), a rotation that does not fit. */
+enum b2_status choose_prepare(struct choose *c, const struct modelfile *mf,
+                              const struct recipe *recipe,
+                              struct b2_err *err) NODISCARD;
+void choose_free(struct choose *c); /* zeroed is fine */
+
+/* Values that rounding makes sense for, and that must be finite. */
+static inline bool choose_is_numbers(enum dtype t)
+{
+    return (dtype_info(t)->flags & (DTF_WEIGHT | DTF_FLOAT | DTF_TERNARY)) != 0;
+}
+
+static inline const struct choose_candidate *choose_picked(const struct choose_item *it)
+{
+    return &it->candidate[it->pick];
+}
+
+/* Takes the fewest bytes everywhere. */
+void choose_smallest(struct choose *c);
+
+/* Picks candidates so that the tensors' bytes are at most max_bytes. in_file: bytes as
+ * they lie in a GGUF, padded and with the names of rotated weights; else bare bytes.
+ * B2_EARG: impossible. */
+enum b2_status choose_allocate(struct choose *c, uint64_t max_bytes, bool in_file,
+                               struct b2_err *err) NODISCARD;
+
+/* Bytes of all picked tensors, counted like choose_allocate counts them. */
+uint64_t choose_bytes(const struct choose *c, bool in_file);
+
+#endif

@@ -1,0 +1,37 @@
+/*
+ * fit.h - rows to any writable type, rounded as well as one can without calibration.
+ *
+ * Where tensor/quant.h writes what the reference encoder writes, this looks for the
+ * scale of each block that minimises the squared error. On every block the error is
+ * at most the reference encoder's.
+ */
+#ifndef COMPRESS_FIT_H
+#define COMPRESS_FIT_H
+
+#include "compress/ternarise.h"
+#include "tensor/dtype.h"
+
+/* What rounding did to some weights. Sums: add the parts in a fixed order. */
+struct fit_stat {
+    double err;          /* sum of squared errors */
+    double energy;       /* sum of squared weights */
+    int64_t n;           /* weights */
+    int64_t zeros;       /* decoded values that are exactly 0 */
+    int64_t zero_groups; /* ternary groups that decode to zeros only … */
+    int64_t underflows;  /* … of these, groups that were not zero before */
+};
+
+void fit_stat_add(struct fit_stat *sum, const struct fit_stat *part);
+double fit_stat_error(const struct fit_stat *s); /* err / energy; 0 when no energy */
+double fit_stat_zero_share(const struct fit_stat *s);
+
+/* Encodes n finite weights (a multiple of t's block) of one row into dst.
+ *   rule  for ternary types
+ *   stat  overwritten; from the bytes written, decoded again
+ * B2_EUNSUP: a block's scale or value is beyond FP16; the message has the column where
+ * the block begins. */
+enum b2_status fit_row(enum dtype t, void *dst, const float *src, int64_t n,
+                       enum ternarise_rule rule, struct fit_stat *stat,
+                       struct b2_err *err) NODISCARD;
+
+#endif

@@ -1,0 +1,194 @@
+/*
+ * outmeta.c - keys in, keys out.
+ */
+#include "compress/outmeta.h"
+
+#include "base/mem.h"
+
+#include <string.h>
+
+enum { META_MAX = 1 << 30, GGUF_ALIGN = 32 };
+
+/* general.file_type by the type that most weights have: llama.h's enum llama_ftype, and
+ * the two numbers of the Prism fork (FORMATS.md §1.1). */
+static const struct {
+    enum dtype type;
+    uint32_t file_type;
+} file_types[] = {
+    {DT_F32, 0},   {DT_F16, 1},   {DT_Q4_0, 2},    {DT_Q4_1, 3},     {DT_Q8_0, 7},
+    {DT_Q5_0, 8},  {DT_Q5_1, 9},  {DT_BF16, 32},   {DT_TQ1_0, 36},   {DT_TQ2_0, 37},
+    {DT_Q1_0, 40}, {DT_Q2_0, 41}, {DT_PQ2_0, 141}, {DT_PTQ1_0, 143},
+};
+
+/* Keys about the source's storage, which the output has in its own way. */
+static bool is_dropped(const char *key)
+{
+    return strncmp(key, "split.", 6) == 0 || strcmp(key, "general.alignment") == 0 ||
+           strncmp(key, "bonsai2.", 8) == 0;
+}
+
+static enum dtype main_type(const struct choose *c)
+{
+    int64_t count[N_DTYPES] = {0};
+    int best = 0;
+
+    for (int64_t i = 0; i < c->n; i++)
+        count[choose_picked(&c->item[i])->type] += tensor_count(c->item[i].t);
+    for (int t = 1; t < N_DTYPES; t++)
+        best = count[t] > count[best] ? t : best;
+    return (enum dtype)best;
+}
+
+/* A type without a number of its own (a kept K type) leaves the source's number. */
+static enum b2_status set_storage_keys(struct meta *m, const struct choose *c,
+                                       struct b2_err *err)
+{
+    enum dtype type = main_type(c);
+    enum b2_status rc = B2_OK;
+    bool quantised = false;
+
+    for (size_t i = 0; i < countof(file_types) && !rc; i++)
+        if (file_types[i].type == type)
+            rc = meta_set_u32(m, "general.file_type", file_types[i].file_type, err);
+    for (int64_t i = 0; i < c->n; i++)
+        quantised |= dtype_info(choose_picked(&c->item[i])->type)->block > 1;
+    if (!rc && quantised)
+        rc = meta_set_u32(m, "general.quantization_version", 2, err);
+    return rc;
+}
+
+static const char *base_name(const char *path)
+{
+    size_t len = strlen(path);
+    const char *p;
+
+    while (len > 1 && path[len - 1] == '/') /* a folder given as "model/" */
+        len--;
+    for (p = path + len; p > path && p[-1] != '/'; p--)
+        ;
+    return p;
+}
+
+static enum b2_status set_origin_keys(struct meta *m, const struct choose *c,
+                                      const struct modelfile *mf, const char *sha256,
+                                      struct b2_err *err)
+{
+    const struct meta *src = modelfile_meta(mf);
+    const char *old_recipe = NULL;
+    struct str name = {0}, json = {0};
+    enum b2_status rc;
+
+    str_put(&name, base_name(modelfile_path(mf)));
+    while (name.len > 1 && name.data[name.len - 1] == '/')
+        name.data[--name.len] = '\0';
+    recipe_json(c->recipe, &json);
+    rc = str_ok(&name) && str_ok(&json)
+             ? B2_OK
+             : err_set(err, B2_ENOMEM, "keys: out of memory");
+    if (!rc)
+        rc = meta_set_str(m, "bonsai2.version", B2_VERSION, err);
+    if (!rc)
+        rc = meta_set_str(m, "bonsai2.source.name", name.data, err);
+    if (!rc)
+        rc = meta_set_str(m, "bonsai2.source.sha256", sha256, err);
+    if (!rc && meta_get_str(src, "bonsai2.recipe", &old_recipe, NULL) == B2_OK)
+        rc = meta_set_str(m, "bonsai2.source.recipe", old_recipe, err);
+    if (!rc)
+        rc = meta_set_str(m, "bonsai2.recipe", json.data, err);
+    if (!rc)
+        rc = meta_set_u64(m, "bonsai2.seed", c->recipe->seed, err);
+    if (!rc)
+        rc = meta_set_str(m, "bonsai2.ternary.rule",
+                          ternarise_rule_name(c->recipe->ternary_rule), err);
+    if (!rc)
+        rc = meta_set_str(m, "bonsai2.ternary.scale",
+                          ternarise_scale_name(c->recipe->ternary_rule), err);
+    str_free(&name);
+    str_free(&json);
+    return rc;
+}
+
+/* Names and signs of the weights that were really folded: a reader refuses signs of a
+ * width that no weight has. */
+static enum b2_status set_rotation_keys(struct meta *m, const struct choose *c,
+                                        struct b2_err *err)
+{
+    struct rotate *used = NULL;
+    struct meta_str *names = NULL;
+    uint64_t n = 0;
+    enum b2_status rc = B2_OK;
+
+    if (!c->rotate)
+        return B2_OK;
+    used = rotate_new(rotate_block(c->rotate), c->recipe->seed);
+    names = mem_calloc((size_t)c->n, sizeof *names);
+    if (!used || !names)
+        rc = err_set(err, B2_ENOMEM, "rotation keys: out of memory");
+    for (int64_t i = 0; i < c->n && !rc; i++) {
+        const struct choose_item *it = &c->item[i];
+        if (!choose_picked(it)->fold)
+            continue;
+        names[n++] = (struct meta_str){it->t->name, strlen(it->t->name)};
+        rc = rotate_add_width(used, it->t->ne[0], err);
+    }
+    if (!rc && n > 0)
+        rc = rotate_set_keys(used, m, names, n, err);
+    rotate_free(used);
+    mem_free(names);
+    return rc;
+}
+
+enum b2_status outmeta_make(struct meta **out, const struct choose *c,
+                            const struct modelfile *mf, const char *source_sha256,
+                            struct b2_err *err)
+{
+    const struct meta *src = modelfile_meta(mf);
+    struct meta *m = meta_new(META_MAX);
+    enum b2_status rc = B2_OK;
+
+    if (!m)
+        return err_set(err, B2_ENOMEM, "keys: out of memory");
+    for (int64_t i = 0; i < meta_count(src) && !rc; i++)
+        if (!is_dropped(meta_at(src, i)->key))
+            rc = meta_copy(m, meta_at(src, i), err);
+    if (!rc)
+        rc = set_storage_keys(m, c, err);
+    if (!rc)
+        rc = set_origin_keys(m, c, mf, source_sha256, err);
+    if (!rc)
+        rc = set_rotation_keys(m, c, err);
+    if (rc) {
+        meta_free(m);
+        return rc;
+    }
+    *out = m;
+    return B2_OK;
+}
+
+static uint64_t key_bytes(const struct meta_kv *kv)
+{
+    enum meta_type type = kv->type == MT_ARR ? kv->elem : kv->type;
+    uint64_t bytes = 8 + strlen(kv->key) + 4 + (kv->type == MT_ARR ? 12 : 0);
+
+    if (type != MT_STR)
+        return bytes + kv->n * meta_type_bytes(type);
+    for (uint64_t i = 0; i < kv->n; i++)
+        bytes += 8 + kv->v.strs[i].len;
+    return bytes;
+}
+
+/* The canonical layout of FORMATS.md §2. The pipeline compares the result with what the
+ * writer says before a byte is written. */
+uint64_t outmeta_file_bytes(const struct meta *m, const struct choose *c)
+{
+    uint64_t bytes = 4 + 4 + 8 + 8, data = 0;
+
+    for (int64_t i = 0; i < meta_count(m); i++)
+        bytes += key_bytes(meta_at(m, i));
+    for (int64_t i = 0; i < c->n; i++) {
+        const struct tensor *t = c->item[i].t;
+        bytes += 8 + strlen(t->name) + 4 + 8 * (uint64_t)t->rank + 4 + 8;
+        data += align_up_u64(choose_picked(&c->item[i])->n_bytes, GGUF_ALIGN);
+    }
+    return align_up_u64(bytes, GGUF_ALIGN) + data;
+}

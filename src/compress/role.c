@@ -1,0 +1,120 @@
+/*
+ * role.c - names to roles, and the prior of each role.
+ */
+#include "compress/role.h"
+
+#include <string.h>
+
+static const struct {
+    const char *suffix; /* after "blk.N.", without ".weight" */
+    enum role role;
+} in_block[] = {
+    {"attn_q", ROLE_Q},
+    {"attn_k", ROLE_K},
+    {"attn_v", ROLE_V},
+    {"attn_qkv", ROLE_QKV},
+    {"attn_output", ROLE_O},
+    {"attn_gate", ROLE_ATTN_GATE},
+    {"ffn_gate", ROLE_GATE},
+    {"ffn_up", ROLE_UP},
+    {"ffn_down", ROLE_DOWN},
+    {"ffn_gate_exps", ROLE_GATE},
+    {"ffn_up_exps", ROLE_UP},
+    {"ffn_down_exps", ROLE_DOWN},
+    {"ffn_gate_shexp", ROLE_GATE},
+    {"ffn_up_shexp", ROLE_UP},
+    {"ffn_down_shexp", ROLE_DOWN},
+    {"ssm_out", ROLE_SSM_OUT},
+};
+
+/* Steps over "blk.N."; -1 and the name itself when there is no such prefix. */
+static const char *after_block(const char *name, int *layer)
+{
+    const char *p = name + 4;
+    int n = 0;
+
+    *layer = -1;
+    if (strncmp(name, "blk.", 4) != 0 || *p < '0' || *p > '9')
+        return name;
+    for (; *p >= '0' && *p <= '9'; p++) {
+        if (n > 100000)
+            return name;
+        n = 10 * n + (*p - '0');
+    }
+    if (*p != '.')
+        return name;
+    *layer = n;
+    return p + 1;
+}
+
+enum role role_of(const char *name, int *layer)
+{
+    int own_layer;
+    const char *rest = after_block(name, &own_layer);
+    size_t len = strlen(rest);
+
+    if (layer)
+        *layer = own_layer;
+    if (len < 7 || strcmp(rest + len - 7, ".weight") != 0)
+        return ROLE_OTHER;
+    len -= 7;
+    if (own_layer < 0) {
+        if (len == 10 && strncmp(rest, "token_embd", len) == 0)
+            return ROLE_EMBED;
+        return len == 6 && strncmp(rest, "output", len) == 0 ? ROLE_HEAD : ROLE_OTHER;
+    }
+    for (size_t i = 0; i < countof(in_block); i++)
+        if (strlen(in_block[i].suffix) == len &&
+            strncmp(rest, in_block[i].suffix, len) == 0)
+            return in_block[i].role;
+    return ROLE_OTHER;
+}
+
+const char *role_name(enum role r)
+{
+    static const char *const names[N_ROLES] = {
+        [ROLE_OTHER] = "other",
+        [ROLE_EMBED] = "embedding",
+        [ROLE_HEAD] = "head",
+        [ROLE_Q] = "attn_q",
+        [ROLE_K] = "attn_k",
+        [ROLE_V] = "attn_v",
+        [ROLE_QKV] = "attn_qkv",
+        [ROLE_O] = "attn_output",
+        [ROLE_ATTN_GATE] = "attn_gate",
+        [ROLE_GATE] = "ffn_gate",
+        [ROLE_UP] = "ffn_up",
+        [ROLE_DOWN] = "ffn_down",
+        [ROLE_SSM_OUT] = "ssm_out",
+    };
+
+    return names[r];
+}
+
+bool role_foldable(enum role r)
+{
+    return r != ROLE_OTHER && r != ROLE_EMBED && r != ROLE_SSM_OUT;
+}
+
+/* METHODS.md §4.4: value, output and down projections above gate and up, those above
+ * query and key; the first layers and the last above the middle; and the table that
+ * every token passes through twice (tied) above all. */
+double role_prior(enum role r, int layer, int n_layers, bool tied)
+{
+    static const double by_role[N_ROLES] = {
+        [ROLE_OTHER] = 4.0,   [ROLE_EMBED] = 2.0, [ROLE_HEAD] = 4.0,
+        [ROLE_Q] = 0.6,       [ROLE_K] = 0.6,     [ROLE_V] = 2.0,
+        [ROLE_QKV] = 1.1,     [ROLE_O] = 1.6,     [ROLE_ATTN_GATE] = 1.0,
+        [ROLE_GATE] = 1.0,    [ROLE_UP] = 1.0,    [ROLE_DOWN] = 1.6,
+        [ROLE_SSM_OUT] = 1.6,
+    };
+    double prior = by_role[r];
+
+    if (r == ROLE_EMBED && tied)
+        return 6.0;
+    if (layer >= 0 && layer < 2)
+        prior *= 2.0;
+    else if (layer >= 0 && layer == n_layers - 1)
+        prior *= 1.5;
+    return prior;
+}

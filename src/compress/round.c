@@ -1,0 +1,138 @@
+/*
+ * round.c - threads over rows, batches in file order.
+ */
+#include "compress/round.h"
+
+#include "base/mem.h"
+#include "tensor/quant.h"
+
+#include <string.h>
+
+enum { BATCH_BYTES = 4 << 20, CHUNK_ROWS = 4, MAX_BATCH_ROWS = 65536 };
+
+/* One batch. Threads write to rows of their own. */
+struct batch {
+    const struct choose *c;
+    const struct choose_item *it;
+    int64_t width, src_row_bytes, dst_row_bytes;
+    int64_t first;         /* row of the tensor that the batch begins with */
+    float *row;            /* [threads, width] */
+    uint8_t *out;          /* [rows, dst_row_bytes] */
+    struct fit_stat *stat; /* [rows] */
+    bool *too_big;         /* [rows] */
+};
+
+/* Bytes stay; only what the report wants is counted. */
+static void copy_row(const struct batch *b, int64_t r, const uint8_t *src, float *row)
+{
+    struct fit_stat *stat = &b->stat[r];
+
+    memcpy(b->out + r * b->dst_row_bytes, src, (size_t)b->dst_row_bytes);
+    *stat = (struct fit_stat){.n = b->width};
+    if (!choose_is_numbers(b->it->t->type))
+        return;
+    quant_decode_row(b->it->t->type, row, src, b->width);
+    for (int64_t i = 0; i < b->width; i++) {
+        stat->energy += (double)row[i] * (double)row[i];
+        stat->zeros += row[i] == 0.0f;
+    }
+}
+
+static void round_rows(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const struct batch *b = ctx;
+    const struct choose_candidate *cand = choose_picked(b->it);
+    float *row = b->row + b->width * thread;
+
+    for (int64_t r = begin; r < end; r++) {
+        const uint8_t *src = b->it->t->data + (b->first + r) * b->src_row_bytes;
+        b->too_big[r] = false;
+        if (cand->copy) {
+            copy_row(b, r, src, row);
+            continue;
+        }
+        quant_decode_row(b->it->t->type, row, src, b->width);
+        if (cand->fold)
+            rotate_fold_row(b->c->rotate, row, b->width);
+        b->too_big[r] =
+            fit_row(cand->type, b->out + r * b->dst_row_bytes, row, b->width,
+                    b->c->recipe->ternary_rule, &b->stat[r], NULL) != B2_OK;
+    }
+}
+
+/* Says which row it was; the columns come from doing the row once more. */
+static enum b2_status name_row(struct batch *b, int64_t r, struct b2_err *err)
+{
+    const struct choose_candidate *cand = choose_picked(b->it);
+    const uint8_t *src = b->it->t->data + (b->first + r) * b->src_row_bytes;
+
+    quant_decode_row(b->it->t->type, b->row, src, b->width);
+    if (cand->fold)
+        rotate_fold_row(b->c->rotate, b->row, b->width);
+    enum b2_status rc = fit_row(cand->type, b->out, b->row, b->width,
+                                b->c->recipe->ternary_rule, &b->stat[0], err);
+    err_wrap(err, "tensor %s: row %lld", b->it->t->name, (long long)(b->first + r));
+    return rc;
+}
+
+static enum b2_status run_batch(struct batch *b, int64_t n_rows,
+                                const struct scan_env *env, struct work *w,
+                                struct fit_stat *sum, struct b2_err *err)
+{
+    if (env->cancelled && env->cancelled(env->ctx))
+        return err_set(err, B2_ECANCEL, "interrupted");
+    pool_run(env->pool, round_rows, b, n_rows, CHUNK_ROWS);
+    for (int64_t r = 0; r < n_rows; r++) {
+        if (b->too_big[r])
+            return name_row(b, r, err);
+        fit_stat_add(sum, &b->stat[r]);
+    }
+    return work_piece_data(w, b->out, (size_t)(n_rows * b->dst_row_bytes), err);
+}
+
+static void free_batch(struct batch *b)
+{
+    mem_free(b->row);
+    mem_free(b->out);
+    mem_free(b->stat);
+    mem_free(b->too_big);
+}
+
+static bool make_batch(struct batch *b, int64_t n_rows, const struct pool *pool)
+{
+    size_t threads = pool ? (size_t)pool_threads(pool) : 1;
+
+    b->row = mem_calloc(threads * (size_t)b->width, sizeof *b->row);
+    b->out = mem_calloc((size_t)n_rows, (size_t)b->dst_row_bytes);
+    b->stat = mem_calloc((size_t)n_rows, sizeof *b->stat);
+    b->too_big = mem_calloc((size_t)n_rows, sizeof *b->too_big);
+    return b->row && b->out && b->stat && b->too_big;
+}
+
+enum b2_status round_tensor(const struct choose *c, const struct choose_item *it,
+                            struct modelfile *mf, const struct scan_env *env,
+                            struct work *w, struct fit_stat *stat, struct b2_err *err)
+{
+    int64_t rows = tensor_rows(it->t);
+    struct batch b = {.c = c, .it = it, .width = it->t->ne[0]};
+    enum b2_status rc = B2_OK;
+
+    *stat = (struct fit_stat){0};
+    if (tensor_count(it->t) == 0)
+        return B2_OK;
+    b.src_row_bytes = (int64_t)(it->t->n_bytes / (uint64_t)rows);
+    b.dst_row_bytes = (int64_t)(choose_picked(it)->n_bytes / (uint64_t)rows);
+    int64_t per_batch = max_i64(1, BATCH_BYTES / b.dst_row_bytes);
+    per_batch = min_i64(rows, min_i64(per_batch, MAX_BATCH_ROWS));
+    if (!make_batch(&b, per_batch, env->pool))
+        rc = err_set(err, B2_ENOMEM, "tensor %s: out of memory", it->t->name);
+    if (!rc)
+        rc = modelfile_load(mf, it->index, err);
+    if (!rc) {
+        for (b.first = 0; b.first < rows && !rc; b.first += per_batch)
+            rc = run_batch(&b, min_i64(per_batch, rows - b.first), env, w, stat, err);
+        modelfile_unload(mf, it->index);
+    }
+    free_batch(&b);
+    return rc;
+}
