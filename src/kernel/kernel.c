@@ -55,9 +55,54 @@ static void init_ref(struct kernels *k)
     };
 }
 
+#if B2_X86
+static void init_avx2(struct kernels *k)
+{
+    k->name = "avx2";
+    k->act_quant = kernel_act_quant_avx2;
+    k->unpack[DT_Q4_0] = unpack_q4_0_avx2;
+    k->unpack[DT_Q4_1] = unpack_q4_1_avx2;
+    k->unpack[DT_Q5_0] = unpack_q5_0_avx2;
+    k->unpack[DT_Q5_1] = unpack_q5_1_avx2;
+    k->unpack[DT_Q8_0] = unpack_q8_0_avx2;
+    k->unpack[DT_Q2_K] = unpack_q2_k_avx2;
+    k->unpack[DT_Q3_K] = unpack_q3_k_avx2;
+    k->unpack[DT_Q4_K] = unpack_q4_k_avx2;
+    k->unpack[DT_Q5_K] = unpack_q5_k_avx2;
+    k->unpack[DT_Q6_K] = unpack_q6_k_avx2;
+    k->unpack[DT_TQ1_0] = unpack_tq1_0_avx2;
+    k->unpack[DT_TQ2_0] = unpack_tq2_0_avx2;
+    k->unpack[DT_Q1_0] = unpack_q1_0_avx2;
+    k->unpack[DT_Q2_0] = unpack_q2_0_avx2;
+    k->unpack[DT_Q2_0_G128] = unpack_q2_0_g128_avx2;
+    k->unpack[DT_PQ2_0] = unpack_q2_0_g128_avx2;
+    k->unpack[DT_PTQ1_0] = unpack_ptq1_0_avx2;
+    k->qdot = kernel_qdot_avx2;
+    k->fdot = kernel_fdot_avx2;
+    k->f32_from_f16 = kernel_f32_from_f16_avx2;
+    k->f32_from_bf16 = kernel_f32_from_bf16_avx2;
+    k->f16_from_f32 = kernel_f16_from_f32_avx2;
+    k->rmsnorm = kernel_rmsnorm_avx2;
+    k->silu_mul = kernel_silu_mul_avx2;
+    k->add = kernel_add_avx2;
+    k->exp = kernel_exp_avx2;
+    k->softcap = kernel_softcap_avx2;
+    k->softmax = kernel_softmax_avx2;
+    k->weighted_sum = kernel_weighted_sum_avx2;
+    k->rope_norm = kernel_rope_norm_avx2;
+    k->rope_neox = kernel_rope_neox_avx2;
+    k->fwht = kernel_fwht_avx2;
+    k->mul = kernel_mul_avx2;
+}
+#endif
+
 void kernels_init(struct kernels *k, unsigned cpu)
 {
     init_ref(k);
+#if B2_X86
+    if (cpu & CPU_AVX2)
+        init_avx2(k);
+#endif
     (void)cpu;
 }
 

@@ -1,0 +1,55 @@
+/*
+ * avx2.h - small helpers of the AVX2 files. Included by files built with -mavx2 alone.
+ */
+#ifndef KERNEL_X86_AVX2_H
+#define KERNEL_X86_AVX2_H
+
+#include <immintrin.h>
+#include <stdint.h>
+
+/* A kernel body with constant counts must become straight code in each of its callers. */
+#if defined(__GNUC__)
+#define ALWAYS_INLINE inline __attribute__((always_inline))
+#else
+#define ALWAYS_INLINE inline
+#endif
+
+/* LANES of 8: lane[i] += lane[i + 4], then + 2, then + 1. */
+static ALWAYS_INLINE float fold8(__m256 v)
+{
+    __m128 a = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+
+    a = _mm_add_ps(a, _mm_movehl_ps(a, a));
+    a = _mm_add_ss(a, _mm_shuffle_ps(a, a, 1));
+    return _mm_cvtss_f32(a);
+}
+
+/* The first n lanes of 8 set (n in 0..8), for maskload and maskstore. */
+static ALWAYS_INLINE __m256i first_lanes(int64_t n)
+{
+    const __m256i index = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), index);
+}
+
+static ALWAYS_INLINE __m256i load256(const void *p)
+{
+    return _mm256_loadu_si256((const __m256i *)p);
+}
+
+static ALWAYS_INLINE __m128i load128(const void *p)
+{
+    return _mm_loadu_si128((const __m128i *)p);
+}
+
+static ALWAYS_INLINE void store256(void *p, __m256i v)
+{
+    _mm256_storeu_si256((__m256i *)p, v);
+}
+
+static ALWAYS_INLINE void store128(void *p, __m128i v)
+{
+    _mm_storeu_si128((__m128i *)p, v);
+}
+
+#endif
