@@ -34,6 +34,7 @@ struct mf_entry {
     uint64_t offset;    /* of the bytes in the part */
     const uint8_t *src; /* the same place in memory */
     int64_t n_heads;    /* MF_PERMUTE */
+    int64_t order;      /* folders: place in the list */
     uint8_t *owned;     /* what load made, or NULL */
 };
 
@@ -58,6 +59,9 @@ enum b2_status mf_add_part(struct modelfile *mf, const char *path,
 /* Appends an entry. The name must outlive mf (arena). B2_EFORMAT: it is there already. */
 enum b2_status mf_add_entry(struct modelfile *mf, const struct mf_entry *e,
                             struct b2_err *err) NODISCARD;
+
+/* MF_IN_PLACE, or MF_COPY when t->data has not the alignment of t's type. */
+enum mf_how mf_place(const struct tensor *t);
 
 /* The openers: mf->path is set, everything else empty; the caller cleans up. Single
  * files come with their first part already mapped. */

@@ -1,0 +1,83 @@
+/*
+ * hf.h - a Hugging Face folder's words in GGUF's words: keys and tensor names.
+ *
+ * Table-driven: a new architecture is a row in hf_arch.c (its GGUF name, its keys, its
+ * tensor names); what the rows cannot say is refused by name. The mapping follows
+ * llama.cpp's converter, so that a folder and its GGUF are the same model.
+ */
+#ifndef FORMAT_HF_H
+#define FORMAT_HF_H
+
+#include "base/log.h"
+#include "format/meta.h"
+
+enum { HF_CONFIG_MAX = 4 << 20 }; /* bytes of config.json and its kin */
+
+/* A tensor kind: "self_attn.q_proj.weight" of a layer is "attn_q.weight" there. */
+struct hf_tensor {
+    const char *hf, *gguf;
+    bool in_layer; /* hf stands behind "model.layers.N.", gguf behind "blk.N." */
+    enum { HF_HEADS_NONE, HF_HEADS_Q, HF_HEADS_KV } permute; /* rows of rotary pairs */
+};
+
+/* An architecture. */
+struct hf_arch {
+    const char *hf, *gguf;           /* "LlamaForCausalLM", "llama" */
+    const struct hf_tensor *tensors; /* ends with hf == NULL */
+    uint32_t default_window; /* sliding_window when config.json has no such key */
+};
+
+/* By name in config.json's "architectures"; NULL if unknown. */
+const struct hf_arch *hf_arch_find(const char *hf_name);
+const char *hf_arch_list(void); /* "LlamaForCausalLM, …" for messages */
+
+enum { HF_ROPE_FACTORS_MAX = 512 };
+
+/* What the reader of the tensors needs to know of the configuration. */
+struct hf_model {
+    const struct hf_arch *arch;
+    uint32_t n_layers, n_heads, n_kv_heads, head_dim;
+    bool tied; /* no tensor of its own for the output */
+    /* llama3 scaling: the tensor rope_freqs.weight that the converter computes. */
+    float rope_factors[HF_ROPE_FACTORS_MAX];
+    int n_rope_factors; /* 0: none */
+};
+
+/* Translates config.json into keys (general.architecture, llama.…). B2_EUNSUP: an
+ * unknown architecture or a setting that changes the arithmetic in a way that is not
+ * supported, named. Settings that nobody here knows are named in a note. */
+enum b2_status hf_config_meta(struct meta *m, struct hf_model *model, const char *json,
+                              size_t n, const struct log *log,
+                              struct b2_err *err) NODISCARD;
+
+/* Adds what tokenizer_config.json says beside the vocabulary: chat template, begin and
+ * end tokens. Keys that are there already stay. */
+enum b2_status hf_tokenizer_config_meta(struct meta *m, const char *json, size_t n,
+                                        struct b2_err *err) NODISCARD;
+
+/* Adds eos_token_id (a number, or a list: the first is eos, another one eot) and
+ * bos_token_id of generation_config.json or config.json (file names it in messages).
+ * Keys that are there already stay. */
+enum b2_status hf_token_ids_meta(struct meta *m, const char *json, size_t n,
+                                 const char *file, struct b2_err *err) NODISCARD;
+
+/* The rope group of config.json; part of hf_config_meta. root: cJSON object. */
+struct cJSON;
+enum b2_status hf_rope_meta(struct meta *m, struct hf_model *model,
+                            const struct cJSON *root, struct b2_err *err) NODISCARD;
+
+/* What a tensor of the folder becomes. */
+struct hf_target {
+    char name[64];
+    const struct hf_tensor *kind;
+    int64_t order;    /* canonical: embedding, layers by number, output */
+    uint32_t n_heads; /* for permuting, 0: rows stay */
+};
+
+enum hf_known { HF_TENSOR, HF_SKIP, HF_UNKNOWN };
+
+/* HF_SKIP: a tensor that carries nothing (rotary tables, the head of a tied model). */
+enum hf_known hf_tensor_target(const struct hf_model *model, const char *hf_name,
+                               struct hf_target *out);
+
+#endif

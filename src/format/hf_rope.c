@@ -1,0 +1,232 @@
+/*
+ * hf_rope.c - rope_theta, rope_scaling and rope_parameters of config.json.
+ *
+ * Old files have "rope_theta" and "rope_scaling" {"type" or "rope_type", …}; new ones
+ * one object "rope_parameters" with both. Kinds: default, linear, yarn, llama3.
+ *   llama3  becomes a tensor of divisors, as llama.cpp's converter computes it:
+ *           wave = 2 pi / freq; wave < orig / high: 1; wave > orig / low: factor;
+ *           between: 1 / ((1 - s) / factor + s), s = (orig / wave - low) / (high - low)
+ */
+#include "format/hf.h"
+#include "format/json.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static enum b2_status refuse(const char *name, const char *why, struct b2_err *err)
+{
+    return err_set(err, B2_EUNSUP, "config.json: rope setting %s %s", name, why);
+}
+
+/* The object with the scaling, or NULL. Nested per kind of layer in some models. */
+static enum b2_status find_group(const cJSON *root, const cJSON **out,
+                                 struct b2_err *err)
+{
+    const cJSON *g = cJSON_GetObjectItemCaseSensitive(root, "rope_parameters");
+
+    if (!g || cJSON_IsNull(g))
+        g = cJSON_GetObjectItemCaseSensitive(root, "rope_scaling");
+    *out = NULL;
+    if (!g || cJSON_IsNull(g))
+        return B2_OK;
+    if (!cJSON_IsObject(g))
+        return err_set(err, B2_EFORMAT, "config.json: rope_scaling is not an object");
+    const cJSON *full = cJSON_GetObjectItemCaseSensitive(g, "full_attention");
+    if (full && cJSON_GetArraySize(g) != 1)
+        return refuse("rope_parameters", "differs between layers: not supported", err);
+    *out = full ? full : g;
+    return B2_OK;
+}
+
+/* Settings that a kind uses; any other that is not null is refused. */
+static const struct {
+    const char *name;
+    bool linear, yarn, llama3;
+} settings[] = {
+    {"factor", true, true, true},
+    {"original_max_position_embeddings", false, true, true},
+    {"low_freq_factor", false, false, true},
+    {"high_freq_factor", false, false, true},
+    {"beta_fast", false, true, false},
+    {"beta_slow", false, true, false},
+    {"attention_factor", false, true, false},
+};
+
+static bool is_neutral(const cJSON *item)
+{
+    static const char *const free_names[] = {"rope_type", "type", "rope_theta"};
+
+    if (cJSON_IsNull(item))
+        return true;
+    for (size_t i = 0; i < countof(free_names); i++) {
+        if (strcmp(item->string, free_names[i]) == 0)
+            return true;
+    }
+    if (strcmp(item->string, "partial_rotary_factor") == 0)
+        return cJSON_IsNumber(item) && item->valuedouble == 1.0;
+    if (strcmp(item->string, "truncate") == 0) /* YaRN's ramp ends at whole pairs */
+        return cJSON_IsTrue(item);
+    return strcmp(item->string, "finetuned") == 0;
+}
+
+/* Every setting in the group is used, neutral, or refused by name. */
+static enum b2_status check_settings(const cJSON *group, const char *kind,
+                                     struct b2_err *err)
+{
+    bool plain = strcmp(kind, "default") == 0;
+    const cJSON *item;
+
+    cJSON_ArrayForEach(item, group)
+    {
+        bool used = is_neutral(item), known = used;
+        for (size_t i = 0; i < countof(settings) && !used; i++) {
+            if (strcmp(item->string, settings[i].name) != 0)
+                continue;
+            known = true;
+            used = (settings[i].linear && strcmp(kind, "linear") == 0) ||
+                   (settings[i].yarn && strcmp(kind, "yarn") == 0) ||
+                   (settings[i].llama3 && strcmp(kind, "llama3") == 0);
+            if (used && !cJSON_IsNumber(item))
+                return err_set(err, B2_EFORMAT,
+                               "config.json: rope setting %s is not a number",
+                               item->string);
+        }
+        /* A kind that ignores a known setting ignores it here too. */
+        if (!used && !known && !plain)
+            return refuse(item->string, "is not supported", err);
+    }
+    return B2_OK;
+}
+
+/* A number of the group; def when absent. */
+static double number(const cJSON *group, const char *name, double def)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(group, name);
+
+    return cJSON_IsNumber(item) ? item->valuedouble : def;
+}
+
+static enum b2_status set_f32(struct meta *m, const char *arch, const char *name,
+                              double v, struct b2_err *err)
+{
+    char key[128];
+
+    (void)snprintf(key, sizeof key, "%s.rope.%s", arch, name);
+    return meta_set_f32(m, key, (float)v, err);
+}
+
+static enum b2_status set_yarn(struct meta *m, const char *arch, const cJSON *group,
+                               double factor, double orig, struct b2_err *err)
+{
+    char key[128];
+    /* Readers of GGUF apply 1 + 0.1 ln(factor) themselves; the key has what is left. */
+    double usual = factor > 1 ? 0.1 * log(factor) + 1 : 1;
+    double attention = number(group, "attention_factor", usual) / usual;
+
+    (void)snprintf(key, sizeof key, "%s.rope.scaling.original_context_length", arch);
+    enum b2_status rc = meta_set_u32(m, key, (uint32_t)orig, err);
+    if (rc == B2_OK && fabs(attention - 1) > 1e-6)
+        rc = set_f32(m, arch, "scaling.yarn_attn_factor", attention, err);
+    if (rc == B2_OK && number(group, "beta_fast", 32) != 32)
+        rc = set_f32(m, arch, "scaling.yarn_beta_fast", number(group, "beta_fast", 32),
+                     err);
+    if (rc == B2_OK && number(group, "beta_slow", 1) != 1)
+        rc = set_f32(m, arch, "scaling.yarn_beta_slow", number(group, "beta_slow", 1),
+                     err);
+    return rc;
+}
+
+static enum b2_status set_llama3(struct hf_model *model, const cJSON *group,
+                                 double theta, double factor, double orig,
+                                 struct b2_err *err)
+{
+    double low = number(group, "low_freq_factor", 1);
+    double high = number(group, "high_freq_factor", 4);
+    int n = (int)(model->head_dim / 2);
+
+    if (!(low > 0) || !(high > low))
+        return refuse("low_freq_factor", "must be above 0 and below high_freq_factor",
+                      err);
+    if (n > HF_ROPE_FACTORS_MAX)
+        return refuse("head_dim", "is too large", err);
+    for (int i = 0; i < n; i++) {
+        float freq = 1.0f / powf((float)theta, (float)(2 * i) / (float)model->head_dim);
+        float wave = (float)(2 * 3.14159265358979323846) / freq, f;
+        if (wave < (float)(orig / high)) {
+            f = 1.0f;
+        } else if (wave > (float)(orig / low)) {
+            f = (float)factor;
+        } else {
+            float s = ((float)orig / wave - (float)low) / (float)(high - low);
+            f = 1.0f / ((1.0f - s) / (float)factor + s);
+        }
+        model->rope_factors[i] = f;
+    }
+    model->n_rope_factors = n;
+    return B2_OK;
+}
+
+/* Factor and original context of a kind that stretches. */
+static enum b2_status read_stretch(const cJSON *root, const cJSON *group,
+                                   double *factor, double *orig, struct b2_err *err)
+{
+    *factor = number(group, "factor", 0);
+    *orig = number(group, "original_max_position_embeddings",
+                   number(root, "original_max_position_embeddings",
+                          number(root, "max_position_embeddings", 0)));
+    if (!(*factor >= 1) || *factor > 1e6)
+        return err_set(err, B2_EFORMAT,
+                       "config.json: rope setting factor is %g, expected 1 or more",
+                       *factor);
+    if (!(*orig >= 1) || *orig > 1e9 || *orig != floor(*orig))
+        return err_set(err, B2_EFORMAT,
+                       "config.json: original_max_position_embeddings is %g", *orig);
+    return B2_OK;
+}
+
+enum b2_status hf_rope_meta(struct meta *m, struct hf_model *model, const cJSON *root,
+                            struct b2_err *err)
+{
+    const char *arch = model->arch->gguf, *kind = "default";
+    const cJSON *group;
+    double factor, orig;
+    char key[128];
+    enum b2_status rc = find_group(root, &group, err);
+
+    if (rc)
+        return rc;
+    double theta = number(group, "rope_theta", number(root, "rope_theta", 10000));
+    if (!(theta > 1) || theta > 1e30)
+        return err_set(err, B2_EFORMAT, "config.json: rope_theta is %g", theta);
+    rc = set_f32(m, arch, "freq_base", theta, err);
+    const cJSON *type = cJSON_GetObjectItemCaseSensitive(group, "rope_type");
+    if (!cJSON_IsString(type))
+        type = cJSON_GetObjectItemCaseSensitive(group, "type");
+    if (cJSON_IsString(type))
+        kind = type->valuestring;
+    if (rc || !group)
+        return rc;
+    bool linear = strcmp(kind, "linear") == 0, yarn = strcmp(kind, "yarn") == 0;
+    if (!linear && !yarn && strcmp(kind, "llama3") != 0 && strcmp(kind, "default") != 0)
+        return err_set(
+            err, B2_EUNSUP,
+            "config.json: rope_type %.40s is not supported (default, linear, "
+            "yarn, llama3)",
+            kind);
+    rc = check_settings(group, kind, err);
+    if (rc || strcmp(kind, "default") == 0)
+        return rc;
+    rc = read_stretch(root, group, &factor, &orig, err);
+    if (rc)
+        return rc;
+    if (!linear && !yarn)
+        return set_llama3(model, group, theta, factor, orig, err);
+    (void)snprintf(key, sizeof key, "%s.rope.scaling.type", arch);
+    rc = meta_set_str(m, key, kind, err);
+    if (rc == B2_OK)
+        rc = set_f32(m, arch, "scaling.factor", factor, err);
+    if (rc == B2_OK && yarn)
+        rc = set_yarn(m, arch, group, factor, orig, err);
+    return rc;
+}
