@@ -1,0 +1,92 @@
+/*
+ * check_unpack.c - unpackers of every quantised type.
+ *
+ * Against the scalar reference bit for bit, and scale * code - min against
+ * quant_decode_row(), which was written apart from them and is tested against gguf-py.
+ */
+#include "kernels/kt.h"
+#include "tensor/quant.h"
+
+#include <string.h>
+
+enum { MAX_BLOCKS = 9, MAX_N = MAX_BLOCKS * 256 };
+
+static void check_values(struct kt *t, enum dtype type, const int8_t *code,
+                         const float *scale, const float *min, const uint8_t *src,
+                         int64_t n)
+{
+    static float want[MAX_N], got[MAX_N];
+
+    quant_decode_row(type, want, src, n);
+    for (int64_t i = 0; i < n; i++) {
+        got[i] = scale[i / KQ_GROUP] * (float)code[i];
+        if (kernel_has_min(type))
+            got[i] -= min[i / KQ_GROUP];
+    }
+    int64_t at = kt_diff(got, want, n);
+    if (at >= 0)
+        kt_fail(t, "unpack values", "%s: weight %lld is %a, quant.c says %a",
+                dtype_info(type)->name, (long long)at, (double)got[at],
+                (double)want[at]);
+}
+
+static void check_type(struct kt *t, enum dtype type, int64_t n_blocks)
+{
+    const struct dtype_info *info = dtype_info(type);
+    int64_t n = n_blocks * info->block;
+    size_t groups = (size_t)n / KQ_GROUP, src_bytes = (size_t)(n_blocks * info->bytes);
+    uint8_t *src = kt_guarded(t, src_bytes);
+    int8_t *code = kt_guarded(t, (size_t)n), *code_ref = kt_guarded(t, (size_t)n);
+    float *scale = kt_guarded(t, groups * 4), *scale_ref = kt_guarded(t, groups * 4);
+    float *min = kt_guarded(t, groups * 4), *min_ref = kt_guarded(t, groups * 4);
+
+    kt_fill_bytes(t, src, src_bytes); /* any bytes must do, also no encoder's */
+    t->k.unpack[type](code, scale, min, src, n);
+    t->ref.unpack[type](code_ref, scale_ref, min_ref, src, n);
+    if (memcmp(code, code_ref, (size_t)n) != 0)
+        kt_fail(t, "unpack codes", "%s: %lld blocks", info->name, (long long)n_blocks);
+    if (kt_diff(scale, scale_ref, (int64_t)groups) >= 0 ||
+        kt_diff(min, min_ref, (int64_t)groups) >= 0)
+        kt_fail(t, "unpack scales", "%s: %lld blocks", info->name, (long long)n_blocks);
+    check_values(t, type, code, scale, min, src, n);
+    kt_reset(t);
+}
+
+static void check_unpack(struct kt *t)
+{
+    for (int type = 0; type < N_DTYPES; type++) {
+        if (kernel_is_quant((enum dtype)type) != (t->k.unpack[type] != NULL))
+            kt_fail(t, "unpack table", "%s", dtype_info((enum dtype)type)->name);
+        if (!t->k.unpack[type])
+            continue;
+        for (int repeat = 0; repeat < 8; repeat++)
+            for (int64_t n_blocks = 0; n_blocks <= MAX_BLOCKS; n_blocks++)
+                check_type(t, (enum dtype)type, n_blocks);
+    }
+}
+
+/* Every byte value in every place of a base-3 block. */
+static void check_base3(struct kt *t)
+{
+    static const enum dtype types[] = {DT_TQ1_0, DT_PTQ1_0};
+    static uint8_t src[64];
+    static int8_t code[256];
+    float scale[16], min[16];
+
+    for (size_t i = 0; i < countof(types); i++) {
+        const struct dtype_info *info = dtype_info(types[i]);
+        for (int v = 0; v < 256; v++) {
+            memset(src, v, (size_t)info->bytes - 2);
+            src[info->bytes - 2] = 0;
+            src[info->bytes - 1] = 0x3c; /* 1.0 */
+            t->k.unpack[types[i]](code, scale, min, src, info->block);
+            check_values(t, types[i], code, scale, min, src, info->block);
+        }
+    }
+}
+
+const struct kt_check kt_unpack_checks[] = {
+    {"unpack", check_unpack},
+    {"base-3 bytes", check_base3},
+    {NULL, NULL},
+};

@@ -1,0 +1,219 @@
+/*
+ * selftest.c - deliberately broken kernels, each of which the harness must catch.
+ */
+#define _DEFAULT_SOURCE
+#include "kernel/variants.h"
+#include "kernels/kt.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* Adds the lanes of an element in another order. */
+static void fdot_8_lanes(float *y, int64_t y_step, const struct kf_mat *w,
+                         const struct kf_mat *x, int64_t n)
+{
+    for (int64_t r = 0; r < w->rows; r++) {
+        for (int64_t t = 0; t < x->rows; t++) {
+            float acc[8] = {0};
+            for (int64_t i = 0; i < n; i++)
+                acc[i % 8] += w->v[r * w->step + i] * x->v[t * x->step + i];
+            y[t * y_step + r] = ((acc[0] + acc[4]) + (acc[2] + acc[6])) +
+                                ((acc[1] + acc[5]) + (acc[3] + acc[7]));
+        }
+    }
+}
+
+/* Forgets the last columns. */
+static void fdot_short(float *y, int64_t y_step, const struct kf_mat *w,
+                       const struct kf_mat *x, int64_t n)
+{
+    kernel_fdot_c(y, y_step, w, x, n / 8 * 8);
+}
+
+/* Reads one float past the end of the weights. */
+static void fdot_over_read(float *y, int64_t y_step, const struct kf_mat *w,
+                           const struct kf_mat *x, int64_t n)
+{
+    volatile float over = w->v[w->rows * w->step];
+
+    (void)over;
+    kernel_fdot_c(y, y_step, w, x, n);
+}
+
+/* Ignores the minimum. */
+static void qdot_no_min(float *y, int64_t y_step, const struct kq_mat *w,
+                        const struct kq_act *x, int64_t n)
+{
+    struct kq_mat m = *w;
+
+    m.min = NULL;
+    kernel_qdot_c(y, y_step, &m, x, n);
+}
+
+/* Uses the scale of an even group for the odd one. */
+static void qdot_wide_groups(float *y, int64_t y_step, const struct kq_mat *w,
+                             const struct kq_act *x, int64_t n)
+{
+    float scale[64];
+    struct kq_mat m = *w;
+
+    for (int64_t r = 0; r < w->rows; r++) {
+        for (int64_t g = 0; g < n / KQ_GROUP; g++)
+            scale[g] = w->scale[r * w->group_step + g / 2 * 2];
+        m.code = w->code + r * w->code_step;
+        m.scale = scale;
+        m.min = w->min ? w->min + r * w->group_step : NULL;
+        m.rows = 1;
+        kernel_qdot_c(y + r, y_step, &m, x, n);
+    }
+}
+
+/* Swaps the last two tokens' results when there are several. */
+static void qdot_swapped(float *y, int64_t y_step, const struct kq_mat *w,
+                         const struct kq_act *x, int64_t n)
+{
+    kernel_qdot_c(y, y_step, w, x, n);
+    if (x->rows > 1) {
+        float *a = y + (x->rows - 1) * y_step, *b = y + (x->rows - 2) * y_step;
+        float keep = *a;
+        *a = *b;
+        *b = keep;
+    }
+}
+
+/* Cuts instead of rounding. */
+static void act_quant_cut(int8_t *q, float *d, float *s, const float *x, int64_t n)
+{
+    kernel_act_quant_c(q, d, s, x, n);
+    for (int64_t i = 0; i < n; i++)
+        if (isfinite(d[i / KQ_GROUP]) && d[i / KQ_GROUP] > 0)
+            q[i] = (int8_t)(x[i] / d[i / KQ_GROUP]);
+}
+
+static void unpack_last_wrong(int8_t *code, float *scale, float *min,
+                              const uint8_t *src, int64_t n)
+{
+    unpack_ptq1_0_c(code, scale, min, src, n);
+    if (n)
+        code[n - 1] ^= 1;
+}
+
+static void exp_one_ulp(float *y, const float *x, int64_t n)
+{
+    kernel_exp_c(y, x, n);
+    for (int64_t i = 0; i < n; i++)
+        y[i] = nextafterf(y[i], INFINITY);
+}
+
+/* Butterflies in falling order of distance: right to rounding, other bits. */
+static void fwht_other_order(float *x, int64_t n, int64_t block)
+{
+    float scale = 1.0f / sqrtf((float)block);
+
+    for (int64_t i = 0; i < n; i++)
+        x[i] *= scale;
+    for (int64_t len = block / 2; len; len /= 2) {
+        for (int64_t i = 0; i < n; i++) {
+            if (i / len % 2)
+                continue;
+            float u = x[i], v = x[i + len];
+            x[i] = u + v;
+            x[i + len] = u - v;
+        }
+    }
+}
+
+static struct kt quiet_harness(void)
+{
+    struct kt t = {.level = "selftest", .rng = rng_make(2), .quiet = true};
+
+    kernels_init(&t.k, 0);
+    kernels_init(&t.ref, 0);
+    return t;
+}
+
+static void test_broken_kernels_are_caught(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 9; i++) {
+        struct kt t = quiet_harness();
+        switch (i) {
+        case 0:
+            t.k.fdot = fdot_8_lanes;
+            break;
+        case 1:
+            t.k.fdot = fdot_short;
+            break;
+        case 2:
+            t.k.qdot = qdot_no_min;
+            break;
+        case 3:
+            t.k.qdot = qdot_wide_groups;
+            break;
+        case 4:
+            t.k.qdot = qdot_swapped;
+            break;
+        case 5:
+            t.k.act_quant = act_quant_cut;
+            break;
+        case 6:
+            t.k.unpack[DT_PTQ1_0] = unpack_last_wrong;
+            break;
+        case 7:
+            t.k.exp = exp_one_ulp;
+            break;
+        default:
+            t.k.fwht = fwht_other_order;
+            break;
+        }
+        if (kt_run_all(&t) == 0)
+            fail_msg("broken kernel %d passed", i);
+    }
+}
+
+static void test_whole_kernels_pass(void **state)
+{
+    struct kt t = quiet_harness();
+
+    (void)state;
+    assert_int_equal(kt_run_all(&t), 0);
+}
+
+/* A read past the end hits a guard page: the process dies, so a child does it. */
+static void test_over_read_faults(void **state)
+{
+    int status = 0;
+    pid_t pid = fork();
+
+    (void)state;
+    if (pid == 0) {
+        struct kt t = quiet_harness();
+        signal(SIGSEGV, SIG_DFL); /* cmocka's handler would print */
+        signal(SIGBUS, SIG_DFL);
+        t.k.fdot = fdot_over_read;
+        kt_run_all(&t);
+        _exit(0);
+    }
+    assert_true(pid > 0 && waitpid(pid, &status, 0) == pid);
+    /* A sanitizer reports the fault and exits instead of dying by the signal. */
+    assert_true(WIFSIGNALED(status) || WEXITSTATUS(status) != 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_whole_kernels_pass),
+        cmocka_unit_test(test_broken_kernels_are_caught),
+        cmocka_unit_test(test_over_read_faults),
+    };
+
+    return cmocka_run_group_tests_name("kernel harness", tests, NULL, NULL);
+}
