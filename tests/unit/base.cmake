@@ -1,0 +1,10 @@
+# Tests of base/, and one that compiles every header alone.
+b2_test(test_error SRC unit/test_error.c LIBS b2_base)
+b2_test(test_arena SRC unit/test_arena.c LIBS b2_base)
+b2_test(test_reader SRC unit/test_reader.c LIBS b2_base)
+b2_test(test_str SRC unit/test_str.c LIBS b2_base)
+b2_test(test_rng SRC unit/test_rng.c LIBS b2_base)
+b2_test(test_opt SRC unit/test_opt.c LIBS b2_base)
+b2_test(test_cpu SRC unit/test_cpu.c LIBS b2_base)
+b2_test(test_cgroup SRC unit/test_cgroup.c LIBS b2_base)
+b2_test(test_pool SRC unit/test_pool.c LIBS b2_base LABELS unit threads)
