@@ -4,7 +4,27 @@ b2_test(test_arena SRC unit/test_arena.c LIBS b2_base)
 b2_test(test_reader SRC unit/test_reader.c LIBS b2_base)
 b2_test(test_str SRC unit/test_str.c LIBS b2_base)
 b2_test(test_rng SRC unit/test_rng.c LIBS b2_base)
+b2_test(test_progress SRC unit/test_progress.c LIBS b2_base)
 b2_test(test_opt SRC unit/test_opt.c LIBS b2_base)
 b2_test(test_cpu SRC unit/test_cpu.c LIBS b2_base)
 b2_test(test_cgroup SRC unit/test_cgroup.c LIBS b2_base)
 b2_test(test_pool SRC unit/test_pool.c LIBS b2_base LABELS unit threads)
+b2_test(test_file SRC unit/test_file.c LIBS b2_base)
+if(NOT APPLE) # its linker cannot wrap
+    b2_test(test_file_faults SRC unit/test_file_faults.c LIBS b2_base)
+    target_link_options(test_file_faults PRIVATE
+        -Wl,--wrap=pwrite -Wl,--wrap=fsync -Wl,--wrap=link)
+endif()
+
+set(flags -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes -Wundef -Werror)
+foreach(dir ${CJSON_INCLUDE_DIRS} ${PCRE2_INCLUDE_DIRS} ${UTF8PROC_INCLUDE_DIRS})
+    list(APPEND flags -I${dir})
+endforeach()
+set(x86 0)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+    set(x86 1)
+endif()
+add_test(NAME test_headers COMMAND ${CMAKE_COMMAND} -DCC=${CMAKE_C_COMPILER} -DX86=${x86}
+    "-DFLAGS=${flags}" -DROOT=${CMAKE_SOURCE_DIR} -DWORK=${CMAKE_CURRENT_BINARY_DIR}/headers
+    -P ${CMAKE_CURRENT_SOURCE_DIR}/unit/headers.cmake)
+set_tests_properties(test_headers PROPERTIES TIMEOUT 120 LABELS unit)
