@@ -1,0 +1,43 @@
+/*
+ * hf_write.h - the files of a Hugging Face folder beside the weights, from GGUF keys.
+ *
+ * config.json (LlamaForCausalLM), generation_config.json, tokenizer.json and
+ * tokenizer_config.json, as `transformers` and format/hf.h read them.
+ */
+#ifndef FORMAT_HF_WRITE_H
+#define FORMAT_HF_WRITE_H
+
+#include "format/meta.h"
+#include "tensor/dtype.h"
+
+enum { HF_WRITE_NAME_MAX = 96 };
+
+/* What the keys do not say. */
+struct hf_write_model {
+    const struct meta *meta;
+    enum dtype type;           /* F32, F16 or BF16: of the weights */
+    int64_t vocab;             /* rows of the embedding */
+    int64_t head_dim;          /* 0: width over heads */
+    bool tied;                 /* there is no output.weight */
+    const float *rope_factors; /* rope_freqs.weight, NULL: none */
+    int64_t n_rope_factors;
+};
+
+/* B2_EUNSUP: an architecture that has no folder form here (named). */
+enum b2_status hf_write_check(const struct meta *m, struct b2_err *err) NODISCARD;
+
+/* The folder's name of a GGUF tensor. *heads gets the number of heads whose rows must
+ * go from interleaved pairs to two halves, 0: none. False: no such tensor there. */
+bool hf_write_name(char out[HF_WRITE_NAME_MAX], int64_t *heads, const struct meta *m,
+                   const char *gguf_name);
+
+/* Row of the GGUF tensor that stands at row r of the folder's tensor, whose rows are
+ * split evenly over heads: half h of a head, number i, is there pair i, member h. */
+int64_t hf_write_row(int64_t r, int64_t rows, int64_t heads);
+
+/* Writes the four files into dir, config.json last. B2_EUNSUP: a setting or a tokenizer
+ * that the files cannot say (named). B2_EEXIST: a file is there and force is false. */
+enum b2_status hf_write_files(const struct hf_write_model *w, const char *dir,
+                              bool force, struct b2_err *err) NODISCARD;
+
+#endif
