@@ -1,191 +1,282 @@
 /*
- * hf_vocab.c - reads a vocabulary's keys and knows the pre-tokenizers.
+ * hf_vocab.c - the vocabulary, the added tokens and the merges of a tokenizer.json.
  *
- * The pre-tokenizers are those of the models' own tokenizer.json, so that the
- * `tokenizers` library, and this program's reader, cut text as the model was trained.
- * Names are llama.cpp's values of tokenizer.ggml.pre.
+ * The JSON lists tokens by text; the arrays of GGUF are by id. Ids that nothing names
+ * become unused tokens "[PAD7]", which no text can reach.
  */
-#include "format/hf_vocab.h"
+#include "base/mem.h"
+#include "format/hf_tokenizer_int.h"
 
-#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
-/* JSON of one step that cuts by a pattern and keeps both sides. */
-#define SPLIT(regex)                                                                   \
-    "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"" regex                              \
-    "\"},\"behavior\":\"Isolated\",\"invert\":false},"
-#define BYTE_LEVEL(use_regex)                                                          \
-    "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":true,"        \
-    "\"use_regex\":" use_regex "}"
-#define SEQUENCE(steps) "{\"type\":\"Sequence\",\"pretokenizers\":[" steps "]}"
-#define CONTRACTION "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
-#define LINES "\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+"
-#define LLAMA3(number)                                                                 \
-    SEQUENCE(SPLIT(CONTRACTION "|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|" number      \
-                               "| ?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|" LINES)     \
-                 BYTE_LEVEL("false"))
-#define UPPER "[\\\\p{Lu}\\\\p{Lt}\\\\p{Lm}\\\\p{Lo}\\\\p{M}]"
-#define LOWER "[\\\\p{Ll}\\\\p{Lm}\\\\p{Lo}\\\\p{M}]"
-#define CASED(suffix, number)                                                          \
-    SEQUENCE(SPLIT("[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?" UPPER "*" LOWER "+" suffix         \
-                   "|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?" UPPER "+" LOWER "*" suffix        \
-                   "|" number "| ?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n/]*|" LINES)     \
-                 BYTE_LEVEL("false"))
+enum { PAD_NAME = 16 }; /* "[PAD16777215]" and its zero */
 
-static const char gpt2[] = BYTE_LEVEL("true");
-static const char smollm[] =
-    SEQUENCE("{\"type\":\"Digits\",\"individual_digits\":true}," BYTE_LEVEL("true"));
-static const char llama3[] = LLAMA3("\\\\p{N}{1,3}");
-static const char qwen2[] = LLAMA3("\\\\p{N}");
-static const char gpt4o[] = CASED(CONTRACTION "?", "\\\\p{N}{1,3}");
-static const char tekken[] = CASED("", "\\\\p{N}");
-static const char deepseek3[] = SEQUENCE(
-    SPLIT("\\\\p{N}{1,3}") SPLIT("[\\u4e00-\\u9fa5\\u3040-\\u309f\\u30a0-\\u30ff]+")
-        SPLIT("[!\\\"#$%&'()*+,\\\\-./:;<=>?@\\\\[\\\\\\\\\\\\]^_`{|}~][A-Za-z]+"
-              "|[^\\r\\n\\\\p{L}\\\\p{P}\\\\p{S}]?[\\\\p{L}\\\\p{M}]+"
-              "| ?[\\\\p{P}\\\\p{S}]+[\\r\\n]*|\\\\s*[\\r\\n]+|\\\\s+(?!\\\\S)|\\\\s+")
-            BYTE_LEVEL("false"));
-
-static const struct hf_pre pres[] = {
-    /* name, json, ignore_merges, nfc, add_bos */
-    {"gpt-2", gpt2, false, false, false},
-    {"phi-2", gpt2, false, false, false},
-    {"olmo", gpt2, false, true, false},
-    {"smollm", smollm, false, false, false},
-    {"starcoder", smollm, false, false, false},
-    {"refact", smollm, false, false, false},
-    {"codeshell", smollm, false, false, false},
-    {"llama-bpe", llama3, true, false, true},
-    {"llama3", llama3, true, false, true},
-    {"llama-v3", llama3, true, false, true},
-    {"falcon3", llama3, true, false, true},
-    {"lfm2", llama3, true, false, true},
-    {"dbrx", llama3, false, false, false},
-    {"smaug-bpe", llama3, false, false, false},
-    {"qwen2", qwen2, false, true, false},
-    {"deepseek-r1-qwen", qwen2, false, true, false},
-    {"megrez", qwen2, false, true, false},
-    {"stablelm2", qwen2, false, false, false},
-    {"gpt-4o", gpt4o, false, false, false},
-    {"tekken", tekken, true, false, true},
-    {"deepseek-v3", deepseek3, false, false, false},
-};
-
-static enum b2_status find_pre(const struct hf_pre **out, const char *name,
-                               struct b2_err *err)
+const char *hf_vocab_str(const cJSON *obj, const char *key)
 {
-    char list[512];
-    size_t len = 0;
+    return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(obj, key));
+}
 
-    for (size_t i = 0; i < countof(pres); i++) {
-        size_t n = strlen(pres[i].name);
-        if (strcmp(pres[i].name, name) == 0) {
-            *out = &pres[i];
-            return B2_OK;
-        }
-        if (len + n + 3 < sizeof list) {
-            memcpy(list + len, pres[i].name, n);
-            memcpy(list + len + n, ", ", 2);
-            len += n + 2;
-        }
+bool hf_vocab_bool(const cJSON *obj, const char *key, bool def)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(obj, key);
+
+    return cJSON_IsBool(item) ? cJSON_IsTrue(item) : def;
+}
+
+static enum b2_status no_memory(struct b2_err *err)
+{
+    return err_set(err, B2_ENOMEM, "out of memory for tokenizer.json");
+}
+
+/* A token id from the JSON. */
+static enum b2_status get_id(const cJSON *item, const char *text, uint64_t *id,
+                             struct b2_err *err)
+{
+    if (json_get_u64(item, id) && *id < HF_MAX_TOKENS)
+        return B2_OK;
+    return err_set(err, B2_EFORMAT, "tokenizer.json: token \"%.64s\" has no usable id",
+                   text);
+}
+
+/* The highest id of vocabulary and added tokens, plus one. */
+static enum b2_status count_ids(int64_t *n, const cJSON *vocab, const cJSON *added,
+                                struct b2_err *err)
+{
+    const cJSON *item = NULL;
+    enum b2_status rc = B2_OK;
+    uint64_t id = 0;
+
+    *n = 0;
+    cJSON_ArrayForEach(item, vocab)
+    {
+        rc = get_id(item, item->string, &id, err);
+        if (rc)
+            return rc;
+        *n = max_i64(*n, (int64_t)id + 1);
     }
-    list[len - 2] = '\0';
-    return err_set(err, B2_EUNSUP,
-                   "tokenizer.ggml.pre = %.40s: how its tokenizer.json cuts words is "
-                   "not known here (known: %s); export to a GGUF format instead",
-                   name, list);
-}
-
-/* The id under key, -1 if the key is absent or, as some files write for "none", out of
- * range. */
-static enum b2_status opt_id(const struct meta *m, const char *key, uint64_t n_tokens,
-                             int64_t *out, struct b2_err *err)
-{
-    uint32_t id;
-    enum b2_status rc = meta_opt_u32(m, key, &id, UINT32_MAX, err);
-
-    if (!rc)
-        *out = id < n_tokens ? (int64_t)id : -1;
-    return rc;
-}
-
-static enum b2_status read_special(struct hf_vocab *v, const struct meta *m,
-                                   struct b2_err *err)
-{
-    const uint64_t n = v->n_tokens;
-    bool spm = v->kind == HF_VOCAB_SPM, bos = spm || v->pre->add_bos;
-    enum b2_status rc;
-
-    if ((rc = opt_id(m, "tokenizer.ggml.bos_token_id", n, &v->bos, err)) ||
-        (rc = opt_id(m, "tokenizer.ggml.eos_token_id", n, &v->eos, err)) ||
-        (rc = opt_id(m, "tokenizer.ggml.unknown_token_id", n, &v->unk, err)) ||
-        (rc = opt_id(m, "tokenizer.ggml.padding_token_id", n, &v->pad, err)) ||
-        (rc =
-             meta_opt_bool(m, "tokenizer.ggml.add_bos_token", &v->add_bos, bos, err)) ||
-        (rc = meta_opt_bool(m, "tokenizer.ggml.add_eos_token", &v->add_eos, false,
-                            err)) ||
-        (rc = meta_opt_bool(m, "tokenizer.ggml.add_space_prefix", &v->space_prefix, spm,
-                            err)))
-        return rc;
-    v->add_bos = v->add_bos && v->bos >= 0;
-    v->add_eos = v->add_eos && v->eos >= 0;
+    cJSON_ArrayForEach(item, added)
+    {
+        const char *text = hf_vocab_str(item, "content");
+        if (!text)
+            return err_set(err, B2_EFORMAT,
+                           "tokenizer.json: an added token has no content");
+        rc = get_id(cJSON_GetObjectItemCaseSensitive(item, "id"), text, &id, err);
+        if (rc)
+            return rc;
+        *n = max_i64(*n, (int64_t)id + 1);
+    }
     return B2_OK;
 }
 
-/* Per-token tables have one entry per token. */
-static enum b2_status check_count(const char *key, uint64_t n, uint64_t n_tokens,
+static bool is_byte_text(const char *s)
+{
+    static const char hex[] = "0123456789ABCDEF";
+
+    return strlen(s) == 6 && strncmp(s, "<0x", 3) == 0 && s[5] == '>' &&
+           memchr(hex, s[3], 16) && memchr(hex, s[4], 16);
+}
+
+static enum b2_status read_tokens(struct hf_vocab *v, const cJSON *vocab, bool spm,
                                   struct b2_err *err)
 {
-    if (n == n_tokens)
-        return B2_OK;
-    return err_set(err, B2_EFORMAT,
-                   "key %s: %" PRIu64 " entries for %" PRIu64 " tokens", key, n,
-                   n_tokens);
-}
+    const cJSON *item = NULL;
 
-static enum b2_status read_kind(struct hf_vocab *v, const struct meta *m,
-                                struct b2_err *err)
-{
-    const char *model, *pre;
-    uint64_t n;
-    enum b2_status rc = meta_get_str(m, "tokenizer.ggml.model", &model, err);
-
-    if (rc)
-        return rc;
-    if (strcmp(model, "llama") == 0) {
-        v->kind = HF_VOCAB_SPM;
-        rc = meta_get_f32s(m, "tokenizer.ggml.scores", &v->scores, &n, err);
-        return rc ? rc : check_count("tokenizer.ggml.scores", n, v->n_tokens, err);
+    cJSON_ArrayForEach(item, vocab)
+    {
+        uint64_t id = 0;
+        enum b2_status rc = get_id(item, item->string, &id, err);
+        if (rc)
+            return rc;
+        if (v->tokens[id].data)
+            return err_set(err, B2_EFORMAT,
+                           "tokenizer.json: \"%.64s\" and \"%.64s\" both have id %llu",
+                           v->tokens[id].data, item->string, (unsigned long long)id);
+        v->tokens[id] = (struct meta_str){item->string, strlen(item->string)};
+        v->types[id] = spm && is_byte_text(item->string) ? HF_BYTE : HF_NORMAL;
     }
-    if (strcmp(model, "gpt2") != 0)
-        return err_set(
-            err, B2_EUNSUP,
-            "tokenizer.ggml.model = %.40s: only \"gpt2\" (byte-level BPE) and "
-            "\"llama\" (SentencePiece) become a tokenizer.json",
-            model);
-    v->kind = HF_VOCAB_BPE;
-    rc = meta_get_strs(m, "tokenizer.ggml.merges", &v->merges, &v->n_merges, err);
-    if (!rc)
-        rc = meta_opt_str(m, "tokenizer.ggml.pre", &pre, "default", err);
-    return rc ? rc : find_pre(&v->pre, pre, err);
+    return B2_OK;
 }
 
-enum b2_status hf_vocab_read(struct hf_vocab *v, const struct meta *m,
-                             struct b2_err *err)
+/* One flag array for all tokens, made when the first token sets it. */
+static bool set_flag(bool **flags, int64_t n, uint64_t id)
 {
-    uint64_t n;
+    if (!*flags)
+        *flags = mem_calloc((size_t)n, sizeof **flags);
+    if (*flags)
+        (*flags)[id] = true;
+    return *flags != NULL;
+}
+
+/* Added tokens keep their literal text, also where the vocabulary lists them too. */
+static enum b2_status read_added(struct hf_vocab *v, const cJSON *added,
+                                 const char *unk, bool spm, struct b2_err *err)
+{
+    const cJSON *item = NULL;
+
+    cJSON_ArrayForEach(item, added)
+    {
+        const char *text = hf_vocab_str(item, "content");
+        uint64_t id = 0;
+        enum b2_status rc =
+            get_id(cJSON_GetObjectItemCaseSensitive(item, "id"), text, &id, err);
+        if (rc)
+            return rc;
+        if (hf_vocab_bool(item, "single_word", false))
+            return err_set(
+                err, B2_EUNSUP,
+                "tokenizer.json: added token \"%.64s\" is single_word, which is "
+                "not known here",
+                text);
+        v->tokens[id] = (struct meta_str){text, strlen(text)};
+        v->types[id] = hf_vocab_bool(item, "special", false) ? HF_CONTROL : HF_USER;
+        if (spm && unk && strcmp(text, unk) == 0)
+            v->types[id] = HF_UNKNOWN;
+        if ((hf_vocab_bool(item, "lstrip", false) && !set_flag(&v->lstrip, v->n, id)) ||
+            (hf_vocab_bool(item, "rstrip", false) && !set_flag(&v->rstrip, v->n, id)))
+            return no_memory(err);
+    }
+    return B2_OK;
+}
+
+static enum b2_status fill_holes(struct hf_vocab *v, struct b2_err *err)
+{
+    size_t holes = 0;
+
+    for (int64_t i = 0; i < v->n; i++)
+        holes += v->tokens[i].data == NULL;
+    v->pad_pool = mem_calloc(holes + 1, PAD_NAME);
+    if (!v->pad_pool)
+        return no_memory(err);
+    char *name = v->pad_pool;
+    for (int64_t i = 0; i < v->n; i++) {
+        if (v->tokens[i].data)
+            continue;
+        int len = snprintf(name, PAD_NAME, "[PAD%lld]", (long long)i);
+        v->tokens[i] = (struct meta_str){name, (size_t)len};
+        v->types[i] = HF_UNUSED;
+        name += PAD_NAME;
+    }
+    return B2_OK;
+}
+
+/* The two sides of a merge: "left right", or ["left", "right"]. */
+static bool merge_sides(const cJSON *item, const char **left, size_t *n_left,
+                        const char **right)
+{
+    if (cJSON_IsString(item)) {
+        const char *s = item->valuestring;
+        const char *space = s[0] ? strchr(s + 1, ' ') : NULL;
+        if (!space)
+            return false;
+        *left = s;
+        *n_left = (size_t)(space - s);
+        *right = space + 1;
+    } else {
+        *left = cJSON_GetStringValue(cJSON_GetArrayItem(item, 0));
+        *right = cJSON_GetStringValue(cJSON_GetArrayItem(item, 1));
+        if (!*left || !*right || cJSON_GetArraySize(item) != 2)
+            return false;
+        *n_left = strlen(*left);
+    }
+    /* A space inside a side could not be told from the one between them. */
+    return *n_left > 0 && **right && !memchr(*left + 1, ' ', *n_left - 1) &&
+           !strchr(*right, ' ');
+}
+
+static enum b2_status read_merges(struct hf_vocab *v, const cJSON *merges,
+                                  struct b2_err *err)
+{
+    const cJSON *item = NULL;
+    const char *left, *right;
+    size_t n_left, total = 1;
+    int64_t n = 0;
+
+    if (!cJSON_IsArray(merges))
+        return err_set(err, B2_EFORMAT, "tokenizer.json: model.merges is no list");
+    cJSON_ArrayForEach(item, merges)
+    {
+        if (!merge_sides(item, &left, &n_left, &right))
+            return err_set(
+                err, B2_EFORMAT,
+                "tokenizer.json: merge %lld is no pair of texts without spaces",
+                (long long)n);
+        total += n_left + strlen(right) + 2;
+        n++;
+    }
+    v->merges = mem_calloc((size_t)n, sizeof *v->merges);
+    v->merge_pool = mem_calloc(total, 1);
+    if (!v->merges || !v->merge_pool)
+        return no_memory(err);
+    char *p = v->merge_pool;
+    cJSON_ArrayForEach(item, merges)
+    {
+        if (!merge_sides(item, &left, &n_left,
+                         &right)) /* cannot happen: checked above */
+            break;
+        size_t n_right = strlen(right), len = n_left + 1 + n_right;
+        memcpy(p, left, n_left);
+        p[n_left] = ' ';
+        memcpy(p + n_left + 1, right, n_right);
+        v->merges[v->n_merges++] = (struct meta_str){p, len};
+        p += len + 1;
+    }
+    return B2_OK;
+}
+
+enum b2_status hf_vocab_read(struct hf_vocab *v, const cJSON *root, bool spm,
+                             int64_t vocab_size, struct b2_err *err)
+{
+    const cJSON *model = cJSON_GetObjectItemCaseSensitive(root, "model");
+    const cJSON *vocab = cJSON_GetObjectItemCaseSensitive(model, "vocab");
+    const cJSON *added = cJSON_GetObjectItemCaseSensitive(root, "added_tokens");
+    const char *unk = hf_vocab_str(model, "unk_token");
     enum b2_status rc;
 
-    *v = (struct hf_vocab){0};
-    rc = meta_get_strs(m, "tokenizer.ggml.tokens", &v->tokens, &v->n_tokens, err);
-    if (!rc && v->n_tokens > INT32_MAX)
-        rc = err_set(err, B2_EFORMAT, "%" PRIu64 " tokens are too many", v->n_tokens);
-    if (!rc)
-        rc = read_kind(v, m, err);
-    if (!rc && meta_find(m, "tokenizer.ggml.token_type")) {
-        rc = meta_get_i32s(m, "tokenizer.ggml.token_type", &v->attrs, &n, err);
-        if (!rc)
-            rc = check_count("tokenizer.ggml.token_type", n, v->n_tokens, err);
+    if (!cJSON_IsObject(vocab))
+        return err_set(err, B2_EFORMAT, "tokenizer.json: model.vocab is no object");
+    rc = count_ids(&v->n, vocab, added, err);
+    if (rc)
+        return rc;
+    if (vocab_size > HF_MAX_TOKENS)
+        return err_set(err, B2_EUNSUP, "a vocabulary of %lld tokens",
+                       (long long)vocab_size);
+    if (vocab_size > 0 && v->n > vocab_size)
+        return err_set(err, B2_EFORMAT,
+                       "tokenizer.json has ids up to %lld, the model has %lld rows",
+                       (long long)v->n - 1, (long long)vocab_size);
+    v->n = max_i64(v->n, vocab_size);
+    if (v->n == 0)
+        return err_set(err, B2_EFORMAT, "tokenizer.json: the vocabulary is empty");
+    v->tokens = mem_calloc((size_t)v->n, sizeof *v->tokens);
+    v->types = mem_calloc((size_t)v->n, sizeof *v->types);
+    if (!v->tokens || !v->types)
+        return no_memory(err);
+    if ((rc = read_tokens(v, vocab, spm, err)) ||
+        (rc = read_added(v, added, unk, spm, err)) || (rc = fill_holes(v, err)))
+        return rc;
+    return read_merges(v, cJSON_GetObjectItemCaseSensitive(model, "merges"), err);
+}
+
+int64_t hf_vocab_find(const struct hf_vocab *v, const char *text)
+{
+    size_t len = strlen(text);
+
+    for (int64_t i = 0; i < v->n; i++) {
+        if (v->tokens[i].len == len && memcmp(v->tokens[i].data, text, len) == 0)
+            return i;
     }
-    return rc ? rc : read_special(v, m, err);
+    return -1;
+}
+
+void hf_vocab_free(struct hf_vocab *v)
+{
+    mem_free(v->tokens);
+    mem_free(v->types);
+    mem_free(v->scores);
+    mem_free(v->lstrip);
+    mem_free(v->rstrip);
+    mem_free(v->merges);
+    mem_free(v->pad_pool);
+    mem_free(v->merge_pool);
 }

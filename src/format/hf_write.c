@@ -9,7 +9,7 @@
 #include "base/file.h"
 #include "base/str.h"
 #include "format/hf.h"
-#include "format/hf_vocab.h"
+#include "format/hf_write_vocab.h"
 #include "format/json.h"
 
 #include <inttypes.h>
@@ -349,7 +349,7 @@ static enum b2_status put_sizes(struct str *s, const struct hf_write_model *w,
     return B2_OK;
 }
 
-static void put_ids(struct str *s, const struct hf_vocab *v)
+static void put_ids(struct str *s, const struct hf_write_vocab *v)
 {
     const struct {
         const char *name;
@@ -367,7 +367,7 @@ static void put_ids(struct str *s, const struct hf_vocab *v)
 }
 
 static enum b2_status put_config(struct str *s, const struct hf_write_model *w,
-                                 const struct hf_vocab *v, struct b2_err *err)
+                                 const struct hf_write_vocab *v, struct b2_err *err)
 {
     const char *type = w->type == DT_F32   ? "float32"
                        : w->type == DT_F16 ? "float16"
@@ -414,7 +414,8 @@ static enum b2_status put_config(struct str *s, const struct hf_write_model *w,
 /* ---- tokenizer_config.json ---- */
 
 static enum b2_status put_tokenizer_config(struct str *s, const struct meta *m,
-                                           const struct hf_vocab *v, struct b2_err *err)
+                                           const struct hf_write_vocab *v,
+                                           struct b2_err *err)
 {
     const struct {
         const char *name;
@@ -422,7 +423,7 @@ static enum b2_status put_tokenizer_config(struct str *s, const struct meta *m,
     } words[] = {{"bos_token", v->bos},
                  {"eos_token", v->eos},
                  {"pad_token", v->pad},
-                 {"unk_token", v->kind == HF_VOCAB_SPM ? v->unk : -1}};
+                 {"unk_token", v->kind == HF_WRITE_SPM ? v->unk : -1}};
     const char *template;
     uint32_t ctx;
     enum b2_status rc =
@@ -435,7 +436,7 @@ static enum b2_status put_tokenizer_config(struct str *s, const struct meta *m,
     str_put(s, "{");
     put_bool(s, "add_bos_token", v->add_bos);
     put_bool(s, "add_eos_token", v->add_eos);
-    put_bool(s, "add_prefix_space", v->kind == HF_VOCAB_SPM && v->space_prefix);
+    put_bool(s, "add_prefix_space", v->kind == HF_WRITE_SPM && v->space_prefix);
     for (size_t i = 0; i < countof(words); i++) {
         put_key(s, words[i].name);
         if (words[i].id >= 0)
@@ -456,14 +457,14 @@ enum b2_status hf_write_files(const struct hf_write_model *w, const char *dir,
                               bool force, struct b2_err *err)
 {
     struct str config = {0}, tok = {0}, tok_config = {0}, gen = {0};
-    struct hf_vocab v;
-    enum b2_status rc = hf_vocab_read(&v, w->meta, err);
+    struct hf_write_vocab v;
+    enum b2_status rc = hf_write_vocab_read(&v, w->meta, err);
 
     /* All texts are made before the first is written. */
     if (!rc)
         rc = put_config(&config, w, &v, err);
     if (!rc)
-        rc = hf_vocab_json(&tok, &v, err);
+        rc = hf_write_vocab_json(&tok, &v, err);
     if (!rc)
         rc = put_tokenizer_config(&tok_config, w->meta, &v, err);
     if (!rc) {

@@ -1,5 +1,5 @@
 /*
- * hf_vocab_json.c - writes tokenizer.json.
+ * hf_write_json.c - writes tokenizer.json.
  *
  * Merges of a SentencePiece-style vocabulary: every cut of a piece into two pieces of
  * the vocabulary is a merge, ranked by the piece's score, then by the longer left and
@@ -7,7 +7,7 @@
  * as SentencePiece's BPE trainer makes them, this joins the same pairs in the same
  * order as the scores do.
  */
-#include "format/hf_vocab.h"
+#include "format/hf_write_vocab.h"
 
 #include "base/mem.h"
 #include "format/json.h"
@@ -76,7 +76,7 @@ static int by_score(const void *pa, const void *pb)
 }
 
 /* All cuts of piece id into two pieces of the vocabulary. buf has room for a piece. */
-static bool cuts_of(struct merges *all, const struct hf_vocab *v, uint64_t id,
+static bool cuts_of(struct merges *all, const struct hf_write_vocab *v, uint64_t id,
                     const struct names *set, char *buf)
 {
     const char *piece = v->tokens[id].data;
@@ -103,7 +103,7 @@ static bool cuts_of(struct merges *all, const struct hf_vocab *v, uint64_t id,
 
 /* Fills set with all tokens, in the order of their ids. *longest: bytes of one. */
 static enum b2_status name_set(struct names *set, size_t *longest,
-                               const struct hf_vocab *v, struct b2_err *err)
+                               const struct hf_write_vocab *v, struct b2_err *err)
 {
     *longest = 0;
     for (uint64_t i = 0; i < v->n_tokens; i++) {
@@ -118,7 +118,7 @@ static enum b2_status name_set(struct names *set, size_t *longest,
 }
 
 /* Sorted merges of a vocabulary with scores; all->m owned by the caller. */
-static enum b2_status score_merges(struct merges *all, const struct hf_vocab *v,
+static enum b2_status score_merges(struct merges *all, const struct hf_write_vocab *v,
                                    struct b2_err *err)
 {
     struct names set = {0};
@@ -143,13 +143,13 @@ static enum b2_status score_merges(struct merges *all, const struct hf_vocab *v,
 
 /* ---- the text ---- */
 
-static void put_token(struct str *out, const struct hf_vocab *v, int64_t id)
+static void put_token(struct str *out, const struct hf_write_vocab *v, int64_t id)
 {
     json_put_string(out, v->tokens[id].data);
 }
 
 /* Tokens that are found in the raw text before anything else happens to it. */
-static void put_added(struct str *out, const struct hf_vocab *v)
+static void put_added(struct str *out, const struct hf_write_vocab *v)
 {
     bool first = true;
 
@@ -172,7 +172,8 @@ static void put_added(struct str *out, const struct hf_vocab *v)
 }
 
 /* One piece of a template: a token by its id, or (id < 0) the text of sequence s. */
-static void put_piece(struct str *out, const struct hf_vocab *v, int64_t id, int s)
+static void put_piece(struct str *out, const struct hf_write_vocab *v, int64_t id,
+                      int s)
 {
     if (id >= 0) {
         str_put(out, "{\"SpecialToken\": {\"id\": ");
@@ -185,7 +186,7 @@ static void put_piece(struct str *out, const struct hf_vocab *v, int64_t id, int
 
 /* The template of n_texts texts, each between begin and end token where they are asked
  * for (-1: not). */
-static void put_template(struct str *out, const struct hf_vocab *v, int64_t bos,
+static void put_template(struct str *out, const struct hf_write_vocab *v, int64_t bos,
                          int64_t eos, int n_texts)
 {
     for (int s = 0; s < n_texts; s++) {
@@ -202,7 +203,8 @@ static void put_template(struct str *out, const struct hf_vocab *v, int64_t bos,
     }
 }
 
-static void put_template_token(struct str *out, const struct hf_vocab *v, int64_t id)
+static void put_template_token(struct str *out, const struct hf_write_vocab *v,
+                               int64_t id)
 {
     put_token(out, v, id);
     str_put(out, ": {\"id\": ");
@@ -212,7 +214,7 @@ static void put_template_token(struct str *out, const struct hf_vocab *v, int64_
     str_put(out, "]}");
 }
 
-static void put_post_processor(struct str *out, const struct hf_vocab *v)
+static void put_post_processor(struct str *out, const struct hf_write_vocab *v)
 {
     int64_t bos = v->add_bos ? v->bos : -1, eos = v->add_eos ? v->eos : -1;
 
@@ -235,7 +237,7 @@ static void put_post_processor(struct str *out, const struct hf_vocab *v)
     str_put(out, "}},\n");
 }
 
-static void put_bpe_pipeline(struct str *out, const struct hf_vocab *v)
+static void put_bpe_pipeline(struct str *out, const struct hf_write_vocab *v)
 {
     str_printf(out, "  \"normalizer\": %s,\n  \"pre_tokenizer\": %s,\n",
                v->pre->nfc ? "{\"type\": \"NFC\"}" : "null", v->pre->json);
@@ -245,7 +247,7 @@ static void put_bpe_pipeline(struct str *out, const struct hf_vocab *v)
 }
 
 /* U+2581 stands for a space in the pieces; one is put before the text. */
-static void put_spm_pipeline(struct str *out, const struct hf_vocab *v)
+static void put_spm_pipeline(struct str *out, const struct hf_write_vocab *v)
 {
     str_put(out, "  \"normalizer\": {\"type\": \"Sequence\", \"normalizers\": [");
     if (v->space_prefix)
@@ -274,7 +276,7 @@ static void put_pair(struct str *out, bool first, const char *left, const char *
 }
 
 /* "left right" of GGUF. A piece may itself begin with a space: look from byte 1. */
-static enum b2_status put_bpe_merges(struct str *out, const struct hf_vocab *v,
+static enum b2_status put_bpe_merges(struct str *out, const struct hf_write_vocab *v,
                                      struct b2_err *err)
 {
     for (uint64_t i = 0; i < v->n_merges; i++) {
@@ -292,7 +294,7 @@ static enum b2_status put_bpe_merges(struct str *out, const struct hf_vocab *v,
     return B2_OK;
 }
 
-static enum b2_status put_spm_merges(struct str *out, const struct hf_vocab *v,
+static enum b2_status put_spm_merges(struct str *out, const struct hf_write_vocab *v,
                                      struct b2_err *err)
 {
     struct merges all = {0};
@@ -305,10 +307,10 @@ static enum b2_status put_spm_merges(struct str *out, const struct hf_vocab *v,
     return rc;
 }
 
-static enum b2_status put_model(struct str *out, const struct hf_vocab *v,
+static enum b2_status put_model(struct str *out, const struct hf_write_vocab *v,
                                 struct b2_err *err)
 {
-    bool spm = v->kind == HF_VOCAB_SPM;
+    bool spm = v->kind == HF_WRITE_SPM;
     enum b2_status rc;
 
     str_put(out, "  \"model\": {\n    \"type\": \"BPE\",\n    \"dropout\": null,\n"
@@ -335,8 +337,8 @@ static enum b2_status put_model(struct str *out, const struct hf_vocab *v,
     return rc;
 }
 
-enum b2_status hf_vocab_json(struct str *out, const struct hf_vocab *v,
-                             struct b2_err *err)
+enum b2_status hf_write_vocab_json(struct str *out, const struct hf_write_vocab *v,
+                                   struct b2_err *err)
 {
     enum b2_status rc;
 
@@ -348,7 +350,7 @@ enum b2_status hf_vocab_json(struct str *out, const struct hf_vocab *v,
     str_put(out, "{\n  \"version\": \"1.0\",\n  \"truncation\": null,\n"
                  "  \"padding\": null,\n");
     put_added(out, v);
-    if (v->kind == HF_VOCAB_BPE)
+    if (v->kind == HF_WRITE_BPE)
         put_bpe_pipeline(out, v);
     else
         put_spm_pipeline(out, v);

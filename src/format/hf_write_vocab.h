@@ -1,16 +1,16 @@
 /*
- * hf_vocab.h - a GGUF vocabulary as the text of a tokenizer.json.
+ * hf_write_vocab.h - a GGUF vocabulary as the text of a tokenizer.json.
  *
  * Byte-level BPE keeps its merges; SentencePiece-style vocabularies (scores) get merges
  * derived from the scores, as the conversion in `transformers` does.
  */
-#ifndef FORMAT_HF_VOCAB_H
-#define FORMAT_HF_VOCAB_H
+#ifndef FORMAT_HF_WRITE_VOCAB_H
+#define FORMAT_HF_WRITE_VOCAB_H
 
 #include "base/str.h"
 #include "format/meta.h"
 
-enum hf_vocab_kind { HF_VOCAB_BPE, HF_VOCAB_SPM };
+enum hf_write_vocab_kind { HF_WRITE_BPE, HF_WRITE_SPM };
 
 enum {
     HF_ATTR_NORMAL = 1,
@@ -20,7 +20,7 @@ enum {
 }; /* GGUF's */
 
 /* How the models with one value of tokenizer.ggml.pre cut text. */
-struct hf_pre {
+struct hf_write_pre {
     const char *name;
     const char *json; /* the "pre_tokenizer" object */
     bool ignore_merges, nfc;
@@ -28,8 +28,8 @@ struct hf_pre {
 };
 
 /* What tokenizer.ggml.* says; all pointers borrowed from the meta. */
-struct hf_vocab {
-    enum hf_vocab_kind kind;
+struct hf_write_vocab {
+    enum hf_write_vocab_kind kind;
     const struct meta_str *tokens;
     uint64_t n_tokens;
     const int32_t *attrs; /* [n_tokens], or NULL: all normal */
@@ -38,16 +38,16 @@ struct hf_vocab {
     uint64_t n_merges;
     int64_t bos, eos, unk, pad; /* -1: none */
     bool add_bos, add_eos, space_prefix;
-    const struct hf_pre *pre; /* BPE */
+    const struct hf_write_pre *pre; /* BPE */
 };
 
 /* Reads and checks the keys. B2_ENOTFOUND: the file has no vocabulary. B2_EUNSUP: a
  * kind of tokenizer or a pre-tokenizer whose tokenizer.json is not known (named). */
-enum b2_status hf_vocab_read(struct hf_vocab *v, const struct meta *m,
-                             struct b2_err *err) NODISCARD;
+enum b2_status hf_write_vocab_read(struct hf_write_vocab *v, const struct meta *m,
+                                   struct b2_err *err) NODISCARD;
 
 /* Appends tokenizer.json. B2_ENOMEM; B2_EUNSUP: a token that JSON text cannot hold. */
-enum b2_status hf_vocab_json(struct str *out, const struct hf_vocab *v,
-                             struct b2_err *err) NODISCARD;
+enum b2_status hf_write_vocab_json(struct str *out, const struct hf_write_vocab *v,
+                                   struct b2_err *err) NODISCARD;
 
 #endif
