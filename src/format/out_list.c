@@ -41,6 +41,8 @@ enum b2_status out_list_add(struct out_list *l, const char *name, enum dtype typ
         t.ne[d] = ne[d];
     if (gguf_check_shape(&t, err)) {
         err_wrap(err, "tensor %s", name);
+        if (err)
+            err->status = B2_EARG; /* the caller's mistake, not a file's */
         return B2_EARG;
     }
     if (l->n == l->cap) {
