@@ -10,6 +10,7 @@
 #include "base/cpu.h"
 #include "base/mem.h"
 #include "base/rng.h"
+#include "kernel/kernel.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,6 +82,7 @@ int main(void)
     size_t n_bytes = (size_t)COLS * ROWS * sizeof(float);
     char cpu_name[128];
     unsigned cpu;
+    struct kernels k;
 
     b.data = mem_aligned(64, n_bytes, 1);
     b.y = mem_calloc((size_t)ROWS * TOKENS, sizeof *b.y);
@@ -93,9 +95,10 @@ int main(void)
         uint64_t v = rng_u64(&rng) & 0x3fff3fff3fff3fff;
         memcpy(b.data + i, &v, sizeof v);
     }
+    kernels_init(&k, cpu);
     cpu_model_name(cpu_name, sizeof cpu_name);
     printf("# %s, level %s, %d rows x %d columns, %d tokens in matmat\n", cpu_name,
-           cpu_level_name(cpu), ROWS, COLS, TOKENS);
+           k.name, ROWS, COLS, TOKENS);
     printf("type,form,threads,gmacs\n");
     bench_threads(&b, cpu, 1);
     bench_threads(&b, cpu, 2);
