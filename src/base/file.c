@@ -57,8 +57,8 @@ static enum b2_status open_read(int *fd, uint64_t *size, const char *path, bool 
 
 enum b2_status file_map(struct file_map *m, const char *path, struct b2_err *err)
 {
-    int fd;
-    uint64_t size;
+    int fd = -1;
+    uint64_t size = 0;
     void *data = NULL;
     enum b2_status rc = open_read(&fd, &size, path, false, err);
 
@@ -169,8 +169,8 @@ static enum b2_status read_all(char **out, size_t *size, int fd, uint64_t hint,
 enum b2_status file_read_all(char **out, size_t *size, const char *path,
                              size_t max_bytes, struct b2_err *err)
 {
-    int fd;
-    uint64_t hint;
+    int fd = -1;
+    uint64_t hint = 0;
 
     if (strcmp(path, "-") == 0)
         return read_all(out, size, STDIN_FILENO, 0, max_bytes, "standard input", err);

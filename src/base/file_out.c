@@ -257,7 +257,7 @@ void file_out_abort(struct file_out *f)
 enum b2_status file_write_all(const char *path, const void *data, size_t n, bool force,
                               struct b2_err *err)
 {
-    struct file_out *f;
+    struct file_out *f = NULL;
     enum b2_status rc = file_out_open(&f, path, force, err);
 
     if (rc)

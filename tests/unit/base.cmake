@@ -1,4 +1,4 @@
-# Tests of base/, and one that compiles every header alone.
+# Tests of base/ and of what the commands share, and one that compiles every header alone.
 b2_test(test_error SRC unit/test_error.c LIBS b2_base)
 b2_test(test_arena SRC unit/test_arena.c LIBS b2_base)
 b2_test(test_reader SRC unit/test_reader.c LIBS b2_base)
@@ -15,6 +15,8 @@ if(NOT APPLE) # its linker cannot wrap
     target_link_options(test_file_faults PRIVATE
         -Wl,--wrap=pwrite -Wl,--wrap=fsync -Wl,--wrap=link)
 endif()
+b2_test(test_cli SRC unit/test_cli.c ../src/cli/cli.c ../src/cli/terminal.c
+    LIBS b2_base PkgConfig::CJSON)
 
 set(flags -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes -Wundef -Werror)
 foreach(dir ${CJSON_INCLUDE_DIRS} ${PCRE2_INCLUDE_DIRS} ${UTF8PROC_INCLUDE_DIRS})
