@@ -453,36 +453,62 @@ static enum b2_status put_tokenizer_config(struct str *s, const struct meta *m,
     return B2_OK;
 }
 
-enum b2_status hf_write_files(const struct hf_write_model *w, const char *dir,
-                              bool force, struct b2_err *err)
+enum { TOKENIZER, TOKENIZER_CONFIG, GENERATION, CONFIG, N_FILES };
+
+static const char *const file_names[N_FILES] = {
+    [TOKENIZER] = "tokenizer.json",
+    [TOKENIZER_CONFIG] = "tokenizer_config.json",
+    [GENERATION] = "generation_config.json",
+    [CONFIG] = "config.json", /* last: a folder without it is not a model yet */
+};
+
+/* All texts; the caller frees them in every case. */
+static enum b2_status make_texts(struct str s[N_FILES], const struct hf_write_model *w,
+                                 struct b2_err *err)
 {
-    struct str config = {0}, tok = {0}, tok_config = {0}, gen = {0};
     struct hf_write_vocab v;
     enum b2_status rc = hf_write_vocab_read(&v, w->meta, err);
 
-    /* All texts are made before the first is written. */
     if (!rc)
-        rc = put_config(&config, w, &v, err);
+        rc = put_config(&s[CONFIG], w, &v, err);
     if (!rc)
-        rc = hf_write_vocab_json(&tok, &v, err);
+        rc = put_tokenizer_config(&s[TOKENIZER_CONFIG], w->meta, &v, err);
     if (!rc)
-        rc = put_tokenizer_config(&tok_config, w->meta, &v, err);
-    if (!rc) {
-        str_put(&gen, "{");
-        put_bool(&gen, "_from_model_config", true);
-        put_ids(&gen, &v);
-        str_put(&gen, "\n}\n");
-        rc = write_text(dir, "tokenizer.json", &tok, force, err);
+        rc = hf_write_vocab_json(&s[TOKENIZER], &v, err);
+    if (rc)
+        return rc;
+    str_put(&s[GENERATION], "{");
+    put_bool(&s[GENERATION], "_from_model_config", true);
+    put_ids(&s[GENERATION], &v);
+    str_put(&s[GENERATION], "\n}\n");
+    return B2_OK;
+}
+
+static void free_texts(struct str s[N_FILES])
+{
+    for (int i = 0; i < N_FILES; i++)
+        str_free(&s[i]);
+}
+
+enum b2_status hf_write_dry(const struct hf_write_model *w, struct b2_err *err)
+{
+    struct str s[N_FILES] = {{0}};
+    enum b2_status rc = make_texts(s, w, err);
+
+    free_texts(s);
+    return rc;
+}
+
+enum b2_status hf_write_files(const struct hf_write_model *w, const char *dir,
+                              bool force, uint64_t *n_bytes, struct b2_err *err)
+{
+    struct str s[N_FILES] = {{0}};
+    enum b2_status rc = make_texts(s, w, err);
+
+    for (int i = 0; !rc && i < N_FILES; i++) {
+        rc = write_text(dir, file_names[i], &s[i], force, err);
+        *n_bytes += s[i].len;
     }
-    if (!rc)
-        rc = write_text(dir, "tokenizer_config.json", &tok_config, force, err);
-    if (!rc)
-        rc = write_text(dir, "generation_config.json", &gen, force, err);
-    if (!rc)
-        rc = write_text(dir, "config.json", &config, force, err);
-    str_free(&config);
-    str_free(&tok);
-    str_free(&tok_config);
-    str_free(&gen);
+    free_texts(s);
     return rc;
 }

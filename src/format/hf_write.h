@@ -35,9 +35,16 @@ bool hf_write_name(char out[HF_WRITE_NAME_MAX], int64_t *heads, const struct met
  * split evenly over heads: half h of a head, number i, is there pair i, member h. */
 int64_t hf_write_row(int64_t r, int64_t rows, int64_t heads);
 
-/* Writes the four files into dir, config.json last. B2_EUNSUP: a setting or a tokenizer
- * that the files cannot say (named). B2_EEXIST: a file is there and force is false. */
+/* Makes the texts of the four files and drops them: finds what they cannot say before
+ * the weights are written. Errors as hf_write_files. */
+enum b2_status hf_write_dry(const struct hf_write_model *w,
+                            struct b2_err *err) NODISCARD;
+
+/* Writes the four files into dir, config.json last, and adds their bytes to *n_bytes.
+ * B2_EUNSUP: a setting or a tokenizer that the files cannot say (named). B2_EEXIST: a
+ * file is there and force is false. */
 enum b2_status hf_write_files(const struct hf_write_model *w, const char *dir,
-                              bool force, struct b2_err *err) NODISCARD;
+                              bool force, uint64_t *n_bytes,
+                              struct b2_err *err) NODISCARD;
 
 #endif

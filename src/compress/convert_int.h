@@ -1,0 +1,53 @@
+/*
+ * convert_int.h - what convert.c and convert_meta.c share.
+ */
+#ifndef COMPRESS_CONVERT_INT_H
+#define COMPRESS_CONVERT_INT_H
+
+#include "compress/convert.h"
+#include "compress/convert_rows.h"
+#include "compress/recipe.h"
+#include "format/gguf.h"
+#include "format/hf_write.h"
+#include "format/safetensors.h"
+#include "model/rotation.h"
+
+struct convert_target {
+    bool folder;     /* a Hugging Face folder, else one GGUF file */
+    bool keep;       /* the types of the source */
+    enum dtype type; /* else this one */
+};
+
+struct convert_item { /* one tensor */
+    int64_t index;    /* in the source */
+    enum dtype type;
+    char name[HF_WRITE_NAME_MAX];
+    bool skip;
+    int64_t heads;                 /* rows go from pairs to halves; 0: they stay */
+    const struct rotation *unfold; /* NULL: nothing to take off */
+};
+
+struct convert {
+    struct modelfile *mf;
+    const struct convert_params *p;
+    struct convert_target target;
+    struct arena *arena;
+    struct convert_item *item; /* [n] in the source's order */
+    int64_t n;
+    bool any_ternary;
+    struct rotation_set rot;
+    uint64_t total, done; /* bytes of the output's tensors */
+    double sum_sq, n_values;
+    struct meta *meta; /* of the output, GGUF only */
+    struct gguf_out *gguf;
+    struct safetensors_out *st;
+};
+
+/* Makes c->meta: the source's keys without those of its storage, with the file type. */
+enum b2_status convert_meta(struct convert *c, struct b2_err *err) NODISCARD;
+
+/* What the tensors say that config.json must repeat. */
+enum b2_status convert_describe(struct convert *c, struct hf_write_model *w,
+                                struct b2_err *err) NODISCARD;
+
+#endif

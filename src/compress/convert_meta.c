@@ -1,0 +1,110 @@
+/*
+ * convert_meta.c - the keys of the output, and what tensors say about a folder.
+ */
+#include "compress/convert_int.h"
+#include "tensor/quant.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* general.file_type of a type; llama.h's LLAMA_FTYPE_*, and the Prism fork's numbers. */
+static const struct {
+    enum dtype type;
+    uint32_t file_type;
+} file_types[] = {
+    {DT_F32, 0},   {DT_F16, 1},   {DT_Q4_0, 2},    {DT_Q4_1, 3},     {DT_Q8_0, 7},
+    {DT_Q5_0, 8},  {DT_Q5_1, 9},  {DT_BF16, 32},   {DT_TQ1_0, 36},   {DT_TQ2_0, 37},
+    {DT_Q1_0, 40}, {DT_Q2_0, 41}, {DT_PQ2_0, 141}, {DT_PTQ1_0, 143},
+};
+
+/* The type that most bytes of the output have. */
+static enum dtype main_type(const struct convert *c)
+{
+    uint64_t bytes[N_DTYPES] = {0};
+    enum dtype best = DT_F32;
+
+    for (int64_t i = 0; i < c->n; i++) {
+        const struct tensor *t = modelfile_tensor(c->mf, i);
+        const struct dtype_info *d = dtype_info(c->item[i].type);
+        uint64_t blocks = (uint64_t)(tensor_count(t) / d->block);
+        bytes[c->item[i].type] += blocks * (uint64_t)d->bytes;
+    }
+    for (int t = 0; t < N_DTYPES; t++) {
+        if (bytes[t] > bytes[best])
+            best = (enum dtype)t;
+    }
+    return best;
+}
+
+static bool any_type_changes(const struct convert *c)
+{
+    for (int64_t i = 0; i < c->n; i++) {
+        if (c->item[i].type != modelfile_tensor(c->mf, i)->type)
+            return true;
+    }
+    return false;
+}
+
+/* A file that keeps its types keeps its word for them; mixtures of the K types have
+ * numbers that the main type does not tell. */
+static enum b2_status set_file_type(struct convert *c, struct b2_err *err)
+{
+    enum dtype type = main_type(c);
+
+    if (!any_type_changes(c) && meta_find(c->meta, "general.file_type"))
+        return B2_OK;
+    meta_remove(c->meta, "general.file_type");
+    for (size_t i = 0; i < countof(file_types); i++) {
+        if (file_types[i].type == type)
+            return meta_set_u32(c->meta, "general.file_type", file_types[i].file_type,
+                                err);
+    }
+    return B2_OK;
+}
+
+enum b2_status convert_meta(struct convert *c, struct b2_err *err)
+{
+    const struct meta *m = modelfile_meta(c->mf);
+    enum b2_status rc = B2_OK;
+
+    c->meta = meta_new(SIZE_MAX / 2);
+    if (!c->meta)
+        return err_set(err, B2_ENOMEM, "out of memory for the keys");
+    for (int64_t i = 0; !rc && i < meta_count(m); i++) {
+        const struct meta_kv *kv = meta_at(m, i);
+        if (strncmp(kv->key, "split.", 6) != 0 &&
+            strcmp(kv->key, "general.alignment") != 0)
+            rc = meta_copy(c->meta, kv, err);
+    }
+    if (!rc)
+        rc = set_file_type(c, err);
+    if (!rc) /* 2: the block layouts since 2023, the only ones known here */
+        rc = meta_set_u32(c->meta, "general.quantization_version", 2, err);
+    return rc;
+}
+
+enum b2_status convert_describe(struct convert *c, struct hf_write_model *w,
+                                struct b2_err *err)
+{
+    int64_t embed = modelfile_find(c->mf, "token_embd.weight");
+    int64_t freqs = modelfile_find(c->mf, "rope_freqs.weight");
+    enum b2_status rc;
+
+    if (embed < 0)
+        return err_set(err, B2_ENOTFOUND, "tensor token_embd.weight is missing");
+    w->vocab = tensor_rows(modelfile_tensor(c->mf, embed));
+    w->tied = modelfile_find(c->mf, "output.weight") < 0;
+    if (freqs < 0)
+        return B2_OK;
+    const struct tensor *t = modelfile_tensor(c->mf, freqs);
+    float *factors = arena_calloc(c->arena, (size_t)tensor_count(t), sizeof *factors);
+    if (!factors)
+        return err_set(err, B2_ENOMEM, "out of memory");
+    rc = modelfile_load(c->mf, freqs, err);
+    if (!rc)
+        quant_decode_row(t->type, factors, t->data, tensor_count(t));
+    modelfile_unload(c->mf, freqs);
+    w->rope_factors = factors;
+    w->n_rope_factors = tensor_count(t);
+    return rc;
+}
