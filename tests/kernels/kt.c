@@ -3,6 +3,7 @@
  */
 #define _DEFAULT_SOURCE
 #include "kernels/kt.h"
+#include "tensor/f16.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -93,7 +94,7 @@ void kt_fill_bytes(struct kt *t, void *p, size_t n)
 int64_t kt_diff(const float *a, const float *b, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
-        if (memcmp(&a[i], &b[i], sizeof *a) != 0 && !(isnan(a[i]) && isnan(b[i])))
+        if (f32_bits(a[i]) != f32_bits(b[i]) && !(isnan(a[i]) && isnan(b[i])))
             return i;
     return -1;
 }
