@@ -23,13 +23,21 @@ static int option_head(FILE *f, const struct opt *o)
     return n < (int)sizeof head ? n : (int)sizeof head - 1;
 }
 
+/* Bytes of the next word; a default in [brackets] is one word. */
+static int word_length(const char *text)
+{
+    const char *end = text[0] == '[' ? strchr(text, ']') : NULL;
+
+    return (int)(end ? (size_t)(end - text) + strcspn(end, " ") : strcspn(text, " "));
+}
+
 /* Prints text from column on, broken at spaces; later lines are indented to column. */
 static void put_wrapped(FILE *f, const char *text, int column)
 {
     int at = column;
 
     for (;;) {
-        int n = (int)strcspn(text, " ");
+        int n = word_length(text);
         if (at > column && at + 1 + n > LINE_COLUMNS) {
             fprintf(f, "\n%*s", column, "");
             at = column;

@@ -17,6 +17,11 @@ if(NOT APPLE) # its linker cannot wrap
 endif()
 b2_test(test_cli SRC unit/test_cli.c ../src/cli/cli.c ../src/cli/terminal.c
     LIBS b2_base PkgConfig::CJSON)
+if(TARGET bonsai2_cli)
+    add_test(NAME test_main COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/unit/test_main.sh
+        $<TARGET_FILE:bonsai2_cli>)
+    set_tests_properties(test_main PROPERTIES TIMEOUT 60 LABELS unit)
+endif()
 
 set(flags -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes -Wundef -Werror)
 foreach(dir ${CJSON_INCLUDE_DIRS} ${PCRE2_INCLUDE_DIRS} ${UTF8PROC_INCLUDE_DIRS})
