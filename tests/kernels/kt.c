@@ -42,15 +42,14 @@ void kt_reset(struct kt *t)
 
 void kt_fail(struct kt *t, const char *check, const char *fmt, ...)
 {
-    va_list args;
+    char text[256];
+    va_list ap;
 
-    if (++t->n_failed > MAX_MESSAGES || t->quiet)
-        return;
-    va_start(args, fmt);
-    fprintf(stderr, "%s at level %s: ", check, t->level);
-    vfprintf(stderr, fmt, args);
-    fputc('\n', stderr);
-    va_end(args);
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    if (++t->n_failed <= MAX_MESSAGES && !t->quiet)
+        fprintf(stderr, "%s at level %s: %s\n", check, t->level, text);
 }
 
 static float one_value(struct kt *t, enum kt_fill fill)
