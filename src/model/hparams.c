@@ -41,8 +41,6 @@ static const char *const known_keys[] = {
     "rope.scaling.attn_factor",
     "rope.scaling.factor",
     "rope.scaling.finetuned",
-    "rope.scaling.high_freq_factor",
-    "rope.scaling.low_freq_factor",
     "rope.scaling.original_context_length",
     "rope.scaling.type",
     "rope.scaling.yarn_attn_factor",
@@ -254,9 +252,9 @@ static enum b2_status read_scaling_type(struct hparams *hp, const struct meta *m
         const char *name;
         enum rope_scaling kind;
     } kinds[] = {
-        {"none", ROPE_SCALE_NONE},     {"default", ROPE_SCALE_NONE},
-        {"linear", ROPE_SCALE_LINEAR}, {"yarn", ROPE_SCALE_YARN},
-        {"llama3", ROPE_SCALE_LLAMA3},
+        {"none", ROPE_SCALE_NONE},
+        {"linear", ROPE_SCALE_LINEAR},
+        {"yarn", ROPE_SCALE_YARN},
     };
     const char *type;
     enum b2_status rc =
@@ -273,7 +271,7 @@ static enum b2_status read_scaling_type(struct hparams *hp, const struct meta *m
     return err_set(
         err, B2_EUNSUP,
         "key llama.rope.scaling.type = %.40s is not supported (none, linear, "
-        "yarn, llama3)",
+        "yarn)",
         type);
 }
 
@@ -302,8 +300,6 @@ static enum b2_status read_rope(struct hparams *hp, const struct meta *m,
         {"rope.scaling.yarn_ext_factor", &hp->yarn_ext, -1.0f, false},
         {"rope.scaling.yarn_beta_fast", &hp->yarn_beta_fast, 32.0f, true},
         {"rope.scaling.yarn_beta_slow", &hp->yarn_beta_slow, 1.0f, true},
-        {"rope.scaling.low_freq_factor", &hp->rope_low_freq, 1.0f, true},
-        {"rope.scaling.high_freq_factor", &hp->rope_high_freq, 4.0f, true},
     };
     enum b2_status rc = read_scaling_type(hp, m, err);
 
@@ -326,12 +322,6 @@ static enum b2_status read_rope(struct hparams *hp, const struct meta *m,
     if (hp->yarn_ext < 0.0f) /* unset: full extrapolation mix */
         hp->yarn_ext = 1.0f;
     hp->rope_attn_factor *= yarn_attn;
-    if (hp->rope_scaling == ROPE_SCALE_LLAMA3 &&
-        !(hp->rope_high_freq > hp->rope_low_freq))
-        return err_set(err, B2_EFORMAT,
-                       "llama.rope.scaling.high_freq_factor %g is not above "
-                       "low_freq_factor %g",
-                       (double)hp->rope_high_freq, (double)hp->rope_low_freq);
     return B2_OK;
 }
 

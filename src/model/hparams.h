@@ -14,8 +14,7 @@ enum arch { ARCH_LLAMA };
 enum rope_scaling {
     ROPE_SCALE_NONE,
     ROPE_SCALE_LINEAR,
-    ROPE_SCALE_YARN,
-    ROPE_SCALE_LLAMA3
+    ROPE_SCALE_YARN /* llama3's is a tensor: model.rope_freq_factors */
 };
 
 struct hparams {
@@ -27,14 +26,14 @@ struct hparams {
     float rope_base;
     enum rope_scaling rope_scaling;
     float rope_factor;
-    float rope_orig_ctx; /* YaRN and llama3: positions before stretching */
+    float rope_orig_ctx; /* YaRN: positions before stretching */
     float rope_attn_factor, yarn_ext, yarn_beta_fast, yarn_beta_slow;
-    float rope_low_freq, rope_high_freq; /* llama3 written as keys, not as a tensor */
 };
 
 /* Every key that changes the arithmetic is applied or refused: B2_EUNSUP names the key
- * and its value (unknown architecture: lists the known ones). B2_EFORMAT: values that contradict each
- * other (D not H * head_dim's partner, zero counts, …). vocab comes from the token list or the key. */
+ * and its value (unknown architecture: lists the known ones). B2_EFORMAT: values that
+ * contradict each other or are out of range. vocab comes from the token list, or from
+ * its key when there is none. B2_ENOTFOUND: a key that must be there. */
 enum b2_status hparams_read(struct hparams *hp, const struct meta *m,
                             struct b2_err *err) NODISCARD;
 

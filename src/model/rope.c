@@ -7,10 +7,9 @@
  *            between the pairs that turn beta_fast and beta_slow times over the original
  *            context; cos and sin are multiplied by 1 + 0.1 ln(factor)
  *            (arXiv:2309.00071, sections 3.2 and 3.4)
- *   llama3   long waves are divided by factor, short ones kept, smooth between
- *            (the `rope_scaling` of Llama 3.1's reference code)
  *
- * The order of operations follows llama.cpp, so that F32 results agree closely.
+ * The stretching of Llama 3.1 comes as the factors of the first line. The order of
+ * operations follows llama.cpp, so that F32 results agree closely.
  */
 #include "model/rope.h"
 
@@ -36,22 +35,6 @@ static float yarn_ramp(const struct hparams *hp, int64_t pair)
     return 1.0f - fminf(1.0f, fmaxf(0.0f, y));
 }
 
-/* What divides a frequency under the llama3 rule. */
-static float llama3_divisor(const struct hparams *hp, float freq)
-{
-    float wave = two_pi / freq;
-    float low_wave = hp->rope_orig_ctx / hp->rope_low_freq;
-    float high_wave = hp->rope_orig_ctx / hp->rope_high_freq;
-
-    if (wave < high_wave)
-        return 1.0f;
-    if (wave > low_wave)
-        return hp->rope_factor;
-    float smooth = (hp->rope_orig_ctx / wave - hp->rope_low_freq) /
-                   (hp->rope_high_freq - hp->rope_low_freq);
-    return 1.0f / ((1.0f - smooth) / hp->rope_factor + smooth);
-}
-
 void rope_angles(const struct hparams *hp, const float *factors, float *freq,
                  float *mscale)
 {
@@ -62,8 +45,6 @@ void rope_angles(const struct hparams *hp, const float *factors, float *freq,
         float f = factors ? plain / factors[i] : plain;
         if (hp->rope_scaling == ROPE_SCALE_LINEAR) {
             f /= hp->rope_factor;
-        } else if (hp->rope_scaling == ROPE_SCALE_LLAMA3 && !factors) {
-            f /= llama3_divisor(hp, plain); /* the tensor says the same in numbers */
         } else if (yarn) {
             float keep = yarn_ramp(hp, i) * hp->yarn_ext;
             f = f / hp->rope_factor * (1.0f - keep) + f * keep;

@@ -201,14 +201,31 @@ static bool ends_with(const char *s, const char *end)
     return n >= e && memcmp(s + n - e, end, e) == 0;
 }
 
-/* What an unused tensor means when leaving it out would change the result, or NULL. */
-static const char *meaning_of_extra(const char *name)
+/* N of a name "blk.N.…", -1 for others. */
+static int64_t layer_of(const char *name)
 {
+    int64_t n = 0;
+
+    if (strncmp(name, "blk.", 4) != 0)
+        return -1;
+    for (name += 4; *name >= '0' && *name <= '9' && n < INT32_MAX; name++)
+        n = 10 * n + (*name - '0');
+    return *name == '.' ? n : -1;
+}
+
+/* What an unused tensor means when leaving it out would change the result, or NULL.
+ * Layers above n_layers change nothing. */
+static const char *meaning_of_extra(const char *name, int64_t n_layers)
+{
+    int64_t layer = layer_of(name);
+
+    if (layer >= n_layers)
+        return NULL;
     if (ends_with(name, ".bias"))
         return "biases are not supported for `llama`";
     if (ends_with(name, ".scale") || ends_with(name, ".input_scale"))
         return "per-tensor scales are not supported for `llama`";
-    if (strncmp(name, "blk.", 4) == 0 && ends_with(name, "_norm.weight"))
+    if (layer >= 0 && ends_with(name, "_norm.weight"))
         return "this further normalisation is not supported for `llama`";
     if (strncmp(name, "rope_factors_", 13) == 0)
         return "long-context rope factors (longrope) are not supported";
@@ -225,7 +242,7 @@ static enum b2_status check_extra(const struct binder *b, struct b2_err *err)
         const char *name = modelfile_tensor(mf, i)->name, *meaning;
         if (b->used[i])
             continue;
-        meaning = meaning_of_extra(name);
+        meaning = meaning_of_extra(name, b->m->hp.n_layers);
         if (meaning)
             return err_set(err, B2_EUNSUP, "tensor %s: %s", name, meaning);
         if (b->log && b->log->strict)
