@@ -1,7 +1,8 @@
 /*
  * file.h - files: mapping for reading, atomic writing, the few questions we ask a disk.
  *
- * A map is read-only and private; its pages belong to the operating system's cache.
+ * A map is read-only and private; its pages belong to the operating system's cache. A
+ * program that shortens the file meanwhile ends this process (SIGBUS), as for any map.
  * A written file appears under its name whole or not at all: bytes go to
  * NAME.part-PID, are flushed to disk, and are renamed over NAME by file_out_commit().
  */

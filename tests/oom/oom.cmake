@@ -2,7 +2,14 @@
 # allocation failing (oom.c). The twin takes sources and libraries from the test itself.
 # A failed assertion is fine there; a crash, a sanitizer report or a hang is not.
 set(B2_OOM_TESTS
-    test_arena test_error test_file test_opt test_pool test_reader test_str)
+    test_arena test_cgroup test_error test_file test_file_faults test_opt test_pool
+    test_progress test_reader test_str
+    test_dtype test_quant_basic test_quant_k test_quant_plain test_ternary
+    test_gguf_read
+    test_utf8 test_tok_bpe
+    test_hparams test_weights test_session test_sampler test_plan
+    test_textset test_logprob test_divergence
+    test_recipe test_ternarise test_fit test_budget)
 
 function(b2_oom name)
     add_executable(oom_${name} oom/oom.c)
