@@ -1,0 +1,14 @@
+# Tests of text/, of model/vocab and of the tokenizer part of format/.
+b2_test(test_utf8 SRC unit/test_utf8.c LIBS b2_text)
+b2_test(test_tok_bpe SRC unit/test_tok_bpe.c LIBS b2_text)
+b2_test(test_tok_vectors SRC unit/test_tok_vectors.c unit/tok_data.c LIBS b2_model)
+# The same program over the texts beside the project (B2_DATA or ../shared/data).
+add_test(NAME test_tok_texts COMMAND test_tok_vectors texts)
+set_tests_properties(test_tok_texts PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 120 LABELS unit)
+b2_test(test_tok_spm SRC unit/test_tok_spm.c LIBS b2_text)
+# In four parts, so that each stays short.
+b2_test(test_tok_speed SRC unit/test_tok_speed.c LIBS b2_text TIMEOUT 300 ARGS 0 4)
+foreach(part 1 2 3)
+    add_test(NAME test_tok_speed_${part} COMMAND test_tok_speed ${part} 4)
+    set_tests_properties(test_tok_speed_${part} PROPERTIES TIMEOUT 300 LABELS unit)
+endforeach()
