@@ -227,6 +227,37 @@ static bool is_fitted(enum dtype t)
     return t == DT_Q4_0 || t == DT_Q4_1 || t == DT_Q5_0 || t == DT_Q5_1 || t == DT_Q8_0;
 }
 
+/* Whether a scale of the block (or its minimum) leaves FP16. The reference encoders cut
+ * such a scale to the largest half, which gives weights that are finite and wrong. */
+static bool beyond_f16(enum dtype t, const float *x, int n)
+{
+    const float max = 65504.0f;
+    float lo = x[0], hi = x[0];
+
+    for (int i = 1; i < n; i++) {
+        lo = x[i] < lo ? x[i] : lo;
+        hi = x[i] > hi ? x[i] : hi;
+    }
+    float amax = -lo > hi ? -lo : hi;
+    switch (t) {
+    case DT_Q4_0:
+        return amax / 8.0f > max;
+    case DT_Q5_0:
+        return amax / 16.0f > max;
+    case DT_Q8_0:
+        return amax / 127.0f > max;
+    case DT_Q4_1:
+        return fabsf(lo) > max || (hi - lo) / 15.0f > max;
+    case DT_Q5_1:
+        return fabsf(lo) > max || (hi - lo) / 31.0f > max;
+    case DT_F32:
+    case DT_BF16:
+        return false;
+    default: /* F16 values, and types with a scale near the weights in size */
+        return amax > max;
+    }
+}
+
 /* Encodes one block and leaves its values in decoded. False: beyond FP16. */
 static bool encode_block(enum dtype t, uint8_t *dst, const float *x, int n,
                          enum ternarise_rule rule, float *decoded)
@@ -240,6 +271,8 @@ static bool encode_block(enum dtype t, uint8_t *dst, const float *x, int n,
         quant_decode_row(t, decoded, dst, n);
         return true;
     }
+    if (beyond_f16(t, x, n))
+        return false;
     quant_encode_row(t, dst, x, n);
     double err = decoded_error(t, dst, x, n, decoded);
     if (is_fitted(t) && err > 0.0) {
@@ -250,10 +283,9 @@ static bool encode_block(enum dtype t, uint8_t *dst, const float *x, int n,
         if (err_fitted < err) {
             memcpy(dst, fitted, (size_t)dtype_info(t)->bytes);
             memcpy(decoded, other, (size_t)n * sizeof *other);
-            err = err_fitted;
         }
     }
-    return isfinite(err);
+    return true;
 }
 
 enum b2_status fit_row(enum dtype t, void *dst, const float *src, int64_t n,

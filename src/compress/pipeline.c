@@ -238,7 +238,6 @@ static enum b2_status stage_round(struct pipeline *pl, struct b2_err *err)
     for (int64_t i = 0; i < pl->n_pieces && !rc; i++)
         if (!pl->piece[i].done)
             rc = round_piece(pl, i, &n_done, err);
-    progress_update(pl->p->env.progress, n_done, 0.0);
     return rc;
 }
 

@@ -78,7 +78,7 @@ enum b2_status rotate_add_width(struct rotate *r, int64_t width, struct b2_err *
 
 void rotate_hadamard(float *x, int64_t n)
 {
-    float scale = (float)(1.0 / sqrt((double)n));
+    float scale = 1.0f / sqrtf((float)n); /* as kernel_fwht_c does it, to the bit */
 
     for (int64_t i = 0; i < n; i++)
         x[i] *= scale;
