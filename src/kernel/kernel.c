@@ -36,6 +36,7 @@ static void init_ref(struct kernels *k)
                 [DT_PQ2_0] = unpack_q2_0_g128_c, /* the same bytes */
                 [DT_PTQ1_0] = unpack_ptq1_0_c,
             },
+        .dequant = kernel_dequant_c,
         .qdot = kernel_qdot_c,
         .fdot = kernel_fdot_c,
         .f32_from_f16 = kernel_f32_from_f16_c,
@@ -77,6 +78,7 @@ static void init_avx2(struct kernels *k)
     k->unpack[DT_Q2_0_G128] = unpack_q2_0_g128_avx2;
     k->unpack[DT_PQ2_0] = unpack_q2_0_g128_avx2;
     k->unpack[DT_PTQ1_0] = unpack_ptq1_0_avx2;
+    k->dequant = kernel_dequant_avx2;
     k->qdot = kernel_qdot_avx2;
     k->fdot = kernel_fdot_avx2;
     k->f32_from_f16 = kernel_f32_from_f16_avx2;

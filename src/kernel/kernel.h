@@ -72,6 +72,11 @@ struct kernels {
 
     kernel_unpack *unpack[N_DTYPES]; /* NULL: not a quantised type (kernel_is_quant) */
 
+    /* dst[i] = scale * code[i] - min, of i's group; min may be NULL. n a multiple of
+     * KQ_GROUP. On unpacked rows this gives the bits of quant_decode_row(). */
+    void (*dequant)(float *dst, const int8_t *code, const float *scale,
+                    const float *min, int64_t n);
+
     /* y[t * y_step + r] = row r of w times row t of x; n columns, a multiple of
      * KQ_STEP. */
     void (*qdot)(float *y, int64_t y_step, const struct kq_mat *w,

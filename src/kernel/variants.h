@@ -10,6 +10,8 @@
 
 /* ref/dot_ref.c */
 void kernel_act_quant_c(int8_t *q, float *d, float *s, const float *x, int64_t n);
+void kernel_dequant_c(float *dst, const int8_t *code, const float *scale,
+                      const float *min, int64_t n);
 void kernel_qdot_c(float *y, int64_t y_step, const struct kq_mat *w,
                    const struct kq_act *x, int64_t n);
 void kernel_fdot_c(float *y, int64_t y_step, const struct kf_mat *w,
@@ -42,6 +44,8 @@ void kernel_fwht_c(float *x, int64_t n, int64_t block);
 #if B2_X86
 /* x86/dot_avx2.c */
 void kernel_act_quant_avx2(int8_t *q, float *d, float *s, const float *x, int64_t n);
+void kernel_dequant_avx2(float *dst, const int8_t *code, const float *scale,
+                         const float *min, int64_t n);
 void kernel_qdot_avx2(float *y, int64_t y_step, const struct kq_mat *w,
                       const struct kq_act *x, int64_t n);
 void kernel_fdot_avx2(float *y, int64_t y_step, const struct kf_mat *w,

@@ -161,6 +161,27 @@ static void check_qdot(struct kt *t)
     }
 }
 
+static void check_dequant(struct kt *t)
+{
+    for (int64_t groups = 0; groups <= 9; groups++) {
+        int64_t n = groups * KQ_GROUP;
+        int8_t *code = kt_guarded(t, (size_t)n);
+        float *scale = kt_guarded(t, (size_t)groups * 4);
+        float *min = kt_guarded(t, (size_t)groups * 4);
+        float *y = kt_guarded(t, (size_t)n * 4), *y_ref = kt_guarded(t, (size_t)n * 4);
+        kt_fill_bytes(t, code, (size_t)n);
+        kt_fill_floats(t, scale, groups, KT_SPECIAL);
+        kt_fill_floats(t, min, groups, KT_SPECIAL);
+        for (int with_min = 0; with_min < 2; with_min++) {
+            t->k.dequant(y, code, scale, with_min ? min : NULL, n);
+            t->ref.dequant(y_ref, code, scale, with_min ? min : NULL, n);
+            if (kt_diff(y, y_ref, n) >= 0)
+                kt_fail(t, "dequant", "n=%lld min=%d", (long long)n, with_min);
+        }
+        kt_reset(t);
+    }
+}
+
 static void check_fdot_value(struct kt *t, const struct kf_mat *w,
                              const struct kf_mat *x, int64_t n, const float *y)
 {
@@ -208,9 +229,7 @@ static void check_fdot(struct kt *t)
 }
 
 const struct kt_check kt_dot_checks[] = {
-    {"act_quant", check_act_quant},
-    {"act_quant values", check_act_quant_values},
-    {"qdot", check_qdot},
-    {"fdot", check_fdot},
-    {NULL, NULL},
+    {"act_quant", check_act_quant}, {"act_quant values", check_act_quant_values},
+    {"qdot", check_qdot},           {"dequant", check_dequant},
+    {"fdot", check_fdot},           {NULL, NULL},
 };

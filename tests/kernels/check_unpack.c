@@ -18,11 +18,7 @@ static void check_values(struct kt *t, enum dtype type, const int8_t *code,
     static float want[MAX_N], got[MAX_N];
 
     quant_decode_row(type, want, src, n);
-    for (int64_t i = 0; i < n; i++) {
-        got[i] = scale[i / KQ_GROUP] * (float)code[i];
-        if (kernel_has_min(type))
-            got[i] -= min[i / KQ_GROUP];
-    }
+    t->k.dequant(got, code, scale, kernel_has_min(type) ? min : NULL, n);
     int64_t at = kt_diff(got, want, n);
     if (at >= 0)
         kt_fail(t, "unpack values", "%s: weight %lld is %a, quant.c says %a",

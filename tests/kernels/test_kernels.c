@@ -59,7 +59,8 @@ static void test_table_is_full(void **state)
     for (size_t i = 0; i < countof(masks); i++) {
         struct kernels k;
         kernels_init(&k, masks[i]);
-        assert_true(k.name && k.act_quant && k.qdot && k.fdot && k.f32_from_f16);
+        assert_true(k.name && k.act_quant && k.qdot && k.dequant && k.fdot &&
+                    k.f32_from_f16);
         assert_true(k.f32_from_bf16 && k.f16_from_f32 && k.rmsnorm && k.silu_mul);
         assert_true(k.add && k.exp && k.softcap && k.softmax && k.weighted_sum);
         assert_true(k.rope_norm && k.rope_neox && k.fwht && k.mul);

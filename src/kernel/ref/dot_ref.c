@@ -46,6 +46,17 @@ void kernel_act_quant_c(int8_t *q, float *d, float *s, const float *x, int64_t n
     }
 }
 
+void kernel_dequant_c(float *dst, const int8_t *code, const float *scale,
+                      const float *min, int64_t n)
+{
+    for (int64_t g = 0; g < n / KQ_GROUP; g++) {
+        for (int64_t i = g * KQ_GROUP; i < (g + 1) * KQ_GROUP; i++) {
+            float v = scale[g] * (float)code[i];
+            dst[i] = min ? v - min[g] : v;
+        }
+    }
+}
+
 /* LANES: lane[i] += lane[i + h] for h = n/2, n/4, ... 1; the sum ends in lane[0]. */
 static float fold(float *lane, int n)
 {

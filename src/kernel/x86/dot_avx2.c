@@ -48,6 +48,20 @@ void kernel_act_quant_avx2(int8_t *q, float *d, float *s, const float *x, int64_
     }
 }
 
+void kernel_dequant_avx2(float *dst, const int8_t *code, const float *scale,
+                         const float *min, int64_t n)
+{
+    for (int64_t i = 0; i < n; i += 8) {
+        int64_t g = i / KQ_GROUP;
+        __m128i c = _mm_loadl_epi64((const __m128i *)(code + i));
+        __m256 v = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(c));
+        v = _mm256_mul_ps(_mm256_set1_ps(scale[g]), v);
+        if (min)
+            v = _mm256_sub_ps(v, _mm256_set1_ps(min[g]));
+        _mm256_storeu_ps(dst + i, v);
+    }
+}
+
 /* Two scales p[0], p[1] to lanes 0-3 and 4-7. */
 static ALWAYS_INLINE __m256 spread_pair(const float *p)
 {
