@@ -1,3 +1,6 @@
 # The fuzz targets: fuzz_NAME.c, corpus/NAME, and the libraries that hold the parser.
 # b2_fuzz() is what CMakeLists.txt or replay.cmake makes of a row.
 b2_fuzz(opt b2_base)
+b2_fuzz(gguf b2_format)
+b2_fuzz(safetensors b2_format)
+b2_fuzz(hf_config b2_format)
