@@ -209,6 +209,11 @@ static ALWAYS_INLINE __m128i triple128(__m128i w)
     return _mm_add_epi8(w, _mm_add_epi8(w, w));
 }
 
+static ALWAYS_INLINE __m256i triple256(__m256i w)
+{
+    return _mm256_add_epi8(w, _mm256_add_epi8(w, w));
+}
+
 /* Bytes times 1, 3, 9, 27 (16-bit factors in mul), modulo 256, as 16 bytes. */
 static ALWAYS_INLINE __m128i times_powers(__m128i bytes, __m256i mul)
 {
@@ -233,7 +238,7 @@ void unpack_tq1_0_avx2(int8_t *code, float *scale, float *min, const uint8_t *sr
         for (int k = 0; k < 5; k++) {
             store256(code + 32 * k, digit256(w));
             store128(code + 160 + 16 * k, digit128(v));
-            w = _mm256_add_epi8(w, _mm256_add_epi8(w, w));
+            w = triple256(w);
             v = triple128(v);
         }
         memcpy(&last, src + 48, sizeof last);
@@ -249,14 +254,17 @@ void unpack_ptq1_0_avx2(int8_t *code, float *scale, float *min, const uint8_t *s
 
     (void)min;
     for (int64_t i = 0; i < n; i += 128, src += 28, code += 128) {
-        __m128i w = load128(src), v = _mm_loadl_epi64((const __m128i *)(src + 16));
+        /* The 16 bytes in the lower half, the 8 in the upper. */
+        __m256i w = _mm256_set_m128i(_mm_loadl_epi64((const __m128i *)(src + 16)),
+                                     load128(src));
         int16_t last;
         fill_groups(scale + i / KQ_GROUP, f16_at(src + 26), 128);
         for (int k = 0; k < 5; k++) {
-            store128(code + 16 * k, digit128(w));
-            _mm_storel_epi64((__m128i *)(code + 80 + 8 * k), digit128(v));
-            w = triple128(w);
-            v = triple128(v);
+            __m256i digit = digit256(w);
+            store128(code + 16 * k, _mm256_castsi256_si128(digit));
+            _mm_storel_epi64((__m128i *)(code + 80 + 8 * k),
+                             _mm256_extracti128_si256(digit, 1));
+            w = triple256(w);
         }
         memcpy(&last, src + 24, sizeof last);
         _mm_storel_epi64((__m128i *)(code + 120),
