@@ -436,7 +436,8 @@ static enum b2_status put_tokenizer_config(struct str *s, const struct meta *m,
     str_put(s, "{");
     put_bool(s, "add_bos_token", v->add_bos);
     put_bool(s, "add_eos_token", v->add_eos);
-    put_bool(s, "add_prefix_space", v->kind == HF_WRITE_SPM && v->space_prefix);
+    put_bool(s, "add_prefix_space",
+             v->kind == HF_WRITE_SPM && strcmp(v->prefix, "none") != 0);
     for (size_t i = 0; i < countof(words); i++) {
         put_key(s, words[i].name);
         if (words[i].id >= 0)

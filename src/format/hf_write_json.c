@@ -148,6 +148,11 @@ static void put_token(struct str *out, const struct hf_write_vocab *v, int64_t i
     json_put_string(out, v->tokens[id].data);
 }
 
+static const char *word(bool b)
+{
+    return b ? "true" : "false";
+}
+
 /* Tokens that are found in the raw text before anything else happens to it. */
 static void put_added(struct str *out, const struct hf_write_vocab *v)
 {
@@ -163,9 +168,10 @@ static void put_added(struct str *out, const struct hf_write_vocab *v)
                    i);
         put_token(out, v, (int64_t)i);
         str_printf(out,
-                   ", \"single_word\": false, \"lstrip\": false, \"rstrip\": false, "
+                   ", \"single_word\": false, \"lstrip\": %s, \"rstrip\": %s, "
                    "\"normalized\": false, \"special\": %s}",
-                   special ? "true" : "false");
+                   word(v->lstrip && v->lstrip[i]), word(v->rstrip && v->rstrip[i]),
+                   word(special));
         first = false;
     }
     str_put(out, "\n  ],\n");
@@ -240,26 +246,39 @@ static void put_post_processor(struct str *out, const struct hf_write_vocab *v)
 static void put_bpe_pipeline(struct str *out, const struct hf_write_vocab *v)
 {
     str_printf(out, "  \"normalizer\": %s,\n  \"pre_tokenizer\": %s,\n",
-               v->pre->nfc ? "{\"type\": \"NFC\"}" : "null", v->pre->json);
+               v->nfc ? "{\"type\": \"NFC\"}" : "null", v->pre->json);
     put_post_processor(out, v);
     str_put(out, "  \"decoder\": {\"type\": \"ByteLevel\", \"add_prefix_space\": true, "
                  "\"trim_offsets\": true, \"use_regex\": true},\n");
 }
 
-/* U+2581 stands for a space in the pieces; one is put before the text. */
+/* U+2581 stands for a space in the pieces. Before the text goes one of them: always (a
+ * normaliser, as in Llama 2), or by the rules of a Metaspace step: before every stretch
+ * between added tokens unless it begins with a space, or before the first one only. */
 static void put_spm_pipeline(struct str *out, const struct hf_write_vocab *v)
 {
-    str_put(out, "  \"normalizer\": {\"type\": \"Sequence\", \"normalizers\": [");
-    if (v->space_prefix)
-        str_put(out, "{\"type\": \"Prepend\", \"prepend\": \"\u2581\"}, ");
-    str_put(out, "{\"type\": \"Replace\", \"pattern\": {\"String\": \" \"}, "
-                 "\"content\": \"\u2581\"}]},\n  \"pre_tokenizer\": null,\n");
+    bool always = strcmp(v->prefix, "always") == 0;
+    bool none = strcmp(v->prefix, "none") == 0;
+
+    if (always || none) {
+        str_put(out, "  \"normalizer\": {\"type\": \"Sequence\", \"normalizers\": [");
+        if (always)
+            str_put(out, "{\"type\": \"Prepend\", \"prepend\": \"\u2581\"}, ");
+        str_put(out, "{\"type\": \"Replace\", \"pattern\": {\"String\": \" \"}, "
+                     "\"content\": \"\u2581\"}]},\n  \"pre_tokenizer\": null,\n");
+    } else {
+        str_printf(out,
+                   "  \"normalizer\": null,\n  \"pre_tokenizer\": {\"type\": "
+                   "\"Metaspace\", \"replacement\": \"\u2581\", \"prepend_scheme\": "
+                   "\"%s\", \"split\": false},\n",
+                   strcmp(v->prefix, "first") == 0 ? "first" : "always");
+    }
     put_post_processor(out, v);
     str_put(out, "  \"decoder\": {\"type\": \"Sequence\", \"decoders\": ["
                  "{\"type\": \"Replace\", \"pattern\": {\"String\": \"\u2581\"}, "
                  "\"content\": \" \"}, {\"type\": \"ByteFallback\"}, "
                  "{\"type\": \"Fuse\"}");
-    if (v->space_prefix)
+    if (!none)
         str_put(out, ", {\"type\": \"Strip\", \"content\": \" \", \"start\": 1, "
                      "\"stop\": 0}");
     str_put(out, "]},\n");
@@ -276,8 +295,8 @@ static void put_pair(struct str *out, bool first, const char *left, const char *
 }
 
 /* "left right" of GGUF. A piece may itself begin with a space: look from byte 1. */
-static enum b2_status put_bpe_merges(struct str *out, const struct hf_write_vocab *v,
-                                     struct b2_err *err)
+static enum b2_status put_merges(struct str *out, const struct hf_write_vocab *v,
+                                 struct b2_err *err)
 {
     for (uint64_t i = 0; i < v->n_merges; i++) {
         const struct meta_str *m = &v->merges[i];
@@ -294,8 +313,8 @@ static enum b2_status put_bpe_merges(struct str *out, const struct hf_write_voca
     return B2_OK;
 }
 
-static enum b2_status put_spm_merges(struct str *out, const struct hf_write_vocab *v,
-                                     struct b2_err *err)
+static enum b2_status put_score_merges(struct str *out, const struct hf_write_vocab *v,
+                                       struct b2_err *err)
 {
     struct merges all = {0};
     enum b2_status rc = score_merges(&all, v, err);
@@ -324,15 +343,14 @@ static enum b2_status put_model(struct str *out, const struct hf_write_vocab *v,
                "    \"end_of_word_suffix\": null,\n    \"fuse_unk\": %s,\n"
                "    \"byte_fallback\": %s,\n    \"ignore_merges\": %s,\n"
                "    \"vocab\": {",
-               spm ? "true" : "false", spm ? "true" : "false",
-               !spm && v->pre->ignore_merges ? "true" : "false");
+               word(spm), word(spm), word(v->ignore_merges));
     for (uint64_t i = 0; i < v->n_tokens; i++) {
         str_put(out, i ? ",\n      " : "\n      ");
         put_token(out, v, (int64_t)i);
         str_printf(out, ": %" PRIu64, i);
     }
     str_put(out, "\n    },\n    \"merges\": [");
-    rc = spm ? put_spm_merges(out, v, err) : put_bpe_merges(out, v, err);
+    rc = v->scores ? put_score_merges(out, v, err) : put_merges(out, v, err);
     str_put(out, "\n    ]\n  }\n}\n");
     return rc;
 }

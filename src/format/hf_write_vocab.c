@@ -10,6 +10,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#define OURS "bonsai2.tokenizer."
+
 /* JSON of one step that cuts by a pattern and keeps both sides. */
 #define SPLIT(regex)                                                                   \
     "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"" regex                              \
@@ -113,7 +115,7 @@ static enum b2_status read_special(struct hf_write_vocab *v, const struct meta *
                                    struct b2_err *err)
 {
     const uint64_t n = v->n_tokens;
-    bool spm = v->kind == HF_WRITE_SPM, bos = spm || v->pre->add_bos;
+    bool bos = v->kind == HF_WRITE_SPM || v->pre->add_bos;
     enum b2_status rc;
 
     if ((rc = opt_id(m, "tokenizer.ggml.bos_token_id", n, &v->bos, err)) ||
@@ -122,10 +124,8 @@ static enum b2_status read_special(struct hf_write_vocab *v, const struct meta *
         (rc = opt_id(m, "tokenizer.ggml.padding_token_id", n, &v->pad, err)) ||
         (rc =
              meta_opt_bool(m, "tokenizer.ggml.add_bos_token", &v->add_bos, bos, err)) ||
-        (rc = meta_opt_bool(m, "tokenizer.ggml.add_eos_token", &v->add_eos, false,
-                            err)) ||
-        (rc = meta_opt_bool(m, "tokenizer.ggml.add_space_prefix", &v->space_prefix, spm,
-                            err)))
+        (rc =
+             meta_opt_bool(m, "tokenizer.ggml.add_eos_token", &v->add_eos, false, err)))
         return rc;
     v->add_bos = v->add_bos && v->bos >= 0;
     v->add_eos = v->add_eos && v->eos >= 0;
@@ -154,6 +154,9 @@ static enum b2_status read_kind(struct hf_write_vocab *v, const struct meta *m,
         return rc;
     if (strcmp(model, "llama") == 0) {
         v->kind = HF_WRITE_SPM;
+        if (meta_find(m, "tokenizer.ggml.merges")) /* came from a tokenizer.json */
+            return meta_get_strs(m, "tokenizer.ggml.merges", &v->merges, &v->n_merges,
+                                 err);
         rc = meta_get_f32s(m, "tokenizer.ggml.scores", &v->scores, &n, err);
         return rc ? rc : check_count("tokenizer.ggml.scores", n, v->n_tokens, err);
     }
@@ -168,6 +171,46 @@ static enum b2_status read_kind(struct hf_write_vocab *v, const struct meta *m,
     if (!rc)
         rc = meta_opt_str(m, "tokenizer.ggml.pre", &pre, "default", err);
     return rc ? rc : find_pre(&v->pre, pre, err);
+}
+
+/* One flag per token, or NULL when the key is absent. */
+static enum b2_status opt_flags(const struct meta *m, const char *key,
+                                uint64_t n_tokens, const uint8_t **out,
+                                struct b2_err *err)
+{
+    const struct meta_kv *kv = meta_find(m, key);
+
+    if (!kv)
+        return B2_OK;
+    if (kv->type != MT_ARR || kv->elem != MT_BOOL)
+        return err_set(err, B2_EFORMAT, "key %s is not an array of bools", key);
+    *out = kv->v.raw;
+    return check_count(key, kv->n, n_tokens, err);
+}
+
+/* How text is prepared, by our own keys or as models of that kind do it. */
+static enum b2_status read_text(struct hf_write_vocab *v, const struct meta *m,
+                                struct b2_err *err)
+{
+    static const char *const prefixes[] = {"none", "always", "first", "unless_space"};
+    bool spm = v->kind == HF_WRITE_SPM, space;
+    enum b2_status rc;
+
+    if ((rc = meta_opt_bool(m, OURS "nfc", &v->nfc, !spm && v->pre->nfc, err)) ||
+        (rc = meta_opt_bool(m, OURS "ignore_merges", &v->ignore_merges,
+                            !spm && v->pre->ignore_merges, err)) ||
+        (rc = meta_opt_bool(m, "tokenizer.ggml.add_space_prefix", &space, true, err)) ||
+        (rc = meta_opt_str(m, OURS "space_prefix", &v->prefix,
+                           space ? "always" : "none", err)) ||
+        (rc = opt_flags(m, OURS "lstrip", v->n_tokens, &v->lstrip, err)) ||
+        (rc = opt_flags(m, OURS "rstrip", v->n_tokens, &v->rstrip, err)))
+        return rc;
+    for (size_t i = 0; i < countof(prefixes); i++) {
+        if (strcmp(v->prefix, prefixes[i]) == 0)
+            return B2_OK;
+    }
+    return err_set(err, B2_EUNSUP, "key " OURS "space_prefix = %.40s is not known",
+                   v->prefix);
 }
 
 enum b2_status hf_write_vocab_read(struct hf_write_vocab *v, const struct meta *m,
@@ -187,5 +230,7 @@ enum b2_status hf_write_vocab_read(struct hf_write_vocab *v, const struct meta *
         if (!rc)
             rc = check_count("tokenizer.ggml.token_type", n, v->n_tokens, err);
     }
-    return rc ? rc : read_special(v, m, err);
+    if (!rc)
+        rc = read_special(v, m, err);
+    return rc ? rc : read_text(v, m, err);
 }

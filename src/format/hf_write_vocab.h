@@ -27,17 +27,20 @@ struct hf_write_pre {
     bool add_bos; /* where the file does not say */
 };
 
-/* What tokenizer.ggml.* says; all pointers borrowed from the meta. */
+/* What tokenizer.ggml.* and bonsai2.tokenizer.* (model/vocab.h) say; all pointers
+ * borrowed from the meta. */
 struct hf_write_vocab {
     enum hf_write_vocab_kind kind;
     const struct meta_str *tokens;
     uint64_t n_tokens;
     const int32_t *attrs; /* [n_tokens], or NULL: all normal */
-    const float *scores;  /* [n_tokens], SPM */
+    const float *scores;  /* [n_tokens], SPM without merges */
     const struct meta_str *merges;
     uint64_t n_merges;
     int64_t bos, eos, unk, pad; /* -1: none */
-    bool add_bos, add_eos, space_prefix;
+    bool add_bos, add_eos, nfc, ignore_merges;
+    const char *prefix;             /* SPM: "none", "always", "first", "unless_space" */
+    const uint8_t *lstrip, *rstrip; /* [n_tokens] flags, or NULL */
     const struct hf_write_pre *pre; /* BPE */
 };
 
