@@ -7,10 +7,10 @@
 #ifndef UNIT_GGUF_BUILD_H
 #define UNIT_GGUF_BUILD_H
 
-#include "base/error.h"
+#include "format/gguf.h"
+#include "unit/unit.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 struct gb {
     size_t n;
@@ -140,6 +140,41 @@ static inline void gb_small(struct gb *g)
         gb_u8(g, 0);
     for (int i = 0; i < 28; i++)
         gb_u8(g, 0x80);
+}
+
+/* A file with this alignment and nothing else: USERS.md T03. */
+static inline void gb_align_with(struct gb *b, uint32_t v)
+{
+    gb_header(b, 3, 0, 1);
+    gb_key_u32(b, "general.alignment", v);
+}
+
+/* Type id 42 and the distance to the next tensor: USERS.md T06. */
+static inline void gb_type_42(struct gb *b, uint64_t second, size_t total)
+{
+    gb_header(b, 3, 2, 0);
+    gb_tensor(b, "a.weight", 128, 32, 42, 0);
+    gb_tensor(b, "b.weight", 64, GB_RANK1, 0, second);
+    gb_pad(b, 32);
+    assert_int_equal(b->n, 128);
+    gb_zeros(b, total - b->n);
+}
+
+/* Parses a copy; the copy is freed when the file is refused, else returned. */
+static inline enum b2_status gb_parse(struct gguf *g, const struct gb *b,
+                                      uint8_t **copy, struct b2_err *err)
+{
+    *copy = malloc(b->n ? b->n : 1);
+    assert_non_null(*copy);
+    if (b->n)
+        memcpy(*copy, b->b, b->n);
+    enum b2_status rc = gguf_parse(g, *copy, b->n, err);
+    if (rc) {
+        free(*copy);
+        *copy = NULL;
+        assert_null(g->meta); /* nothing is left behind */
+    }
+    return rc;
 }
 
 #endif

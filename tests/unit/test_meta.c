@@ -212,7 +212,7 @@ static void test_names(void **state)
 {
     enum { N = 20000 };
     struct names set = {0};
-    char(*name)[8] = calloc(N, sizeof *name);
+    char(*name)[16] = calloc(N, sizeof *name);
 
     (void)state;
     assert_non_null(name);
