@@ -16,26 +16,17 @@ struct binder {
     bool *used; /* [tensors of the file] */
 };
 
-/* Finds a tensor, checks its shape and makes its bytes available. rows 1 also takes
- * a vector. */
-static enum b2_status take(struct binder *b, const char *name, int64_t cols,
-                           int64_t rows, const struct tensor **out, struct b2_err *err)
+/* Checks shape and layout, and makes the bytes available. */
+static enum b2_status check_tensor(struct binder *b, int64_t i, int64_t cols,
+                                   int64_t rows, struct b2_err *err)
 {
     struct modelfile *mf = b->m->mf;
-    int64_t i = modelfile_find(mf, name);
-    enum b2_status rc;
-
-    if (i < 0)
-        return err_set(
-            err, B2_ENOTFOUND,
-            "tensor %s is missing: expected [%lld, %lld] for a `llama` of %lld "
-            "layers",
-            name, (long long)cols, (long long)rows, (long long)b->m->hp.n_layers);
     const struct tensor *t = modelfile_tensor(mf, i);
+
     if (t->ne[0] != cols || t->ne[1] != rows || t->ne[2] != 1 || t->ne[3] != 1)
         return err_set(
             err, B2_EFORMAT,
-            "tensor %s: expected [%lld, %lld], found [%lld, %lld, %lld, %lld]", name,
+            "tensor %s: expected [%lld, %lld], found [%lld, %lld, %lld, %lld]", t->name,
             (long long)cols, (long long)rows, (long long)t->ne[0], (long long)t->ne[1],
             (long long)t->ne[2], (long long)t->ne[3]);
     if (t->type == DT_Q2_0_G128)
@@ -43,28 +34,43 @@ static enum b2_status take(struct binder *b, const char *name, int64_t cols,
                        "tensor %s: type 42 in the legacy layout with groups of 128; "
                        "convert the file first: bonsai2 export FILE --format "
                        "gguf-pq2_0 -o NEW.gguf",
-                       name);
+                       t->name);
     if (!b->used[i]) {
         b->m->weights_bytes += t->n_bytes + modelfile_load_bytes(mf, i);
         b->used[i] = true;
     }
-    rc = modelfile_load(mf, i, err);
-    if (rc) {
-        err_wrap(err, "tensor %s", name);
-        return rc;
+    enum b2_status rc = modelfile_load(mf, i, err);
+    if (rc)
+        err_wrap(err, "tensor %s", t->name);
+    return rc;
+}
+
+/* The tensor of that name, checked, with its bytes; NULL: *rc says why. */
+static const struct tensor *take(struct binder *b, const char *name, int64_t cols,
+                                 int64_t rows, enum b2_status *rc, struct b2_err *err)
+{
+    int64_t i = modelfile_find(b->m->mf, name);
+
+    if (i < 0) {
+        *rc = err_set(
+            err, B2_ENOTFOUND,
+            "tensor %s is missing: expected [%lld, %lld] for a `llama` of %lld "
+            "layers",
+            name, (long long)cols, (long long)rows, (long long)b->m->hp.n_layers);
+        return NULL;
     }
-    *out = modelfile_tensor(mf, i);
-    return B2_OK;
+    *rc = check_tensor(b, i, cols, rows, err);
+    return *rc ? NULL : modelfile_tensor(b->m->mf, i);
 }
 
 static enum b2_status take_matrix(struct binder *b, struct weight *w, const char *name,
                                   int64_t cols, int64_t rows, struct b2_err *err)
 {
-    const struct tensor *t;
-    enum b2_status rc = take(b, name, cols, rows, &t, err);
-    uint64_t row_bytes;
+    enum b2_status rc;
+    const struct tensor *t = take(b, name, cols, rows, &rc, err);
+    uint64_t row_bytes = 0;
 
-    if (rc)
+    if (!t)
         return rc;
     const struct dtype_info *info = dtype_info(t->type);
     if (!(info->flags & DTF_WEIGHT))
@@ -94,10 +100,10 @@ static enum b2_status take_matrix(struct binder *b, struct weight *w, const char
 static enum b2_status take_vector(struct binder *b, const float **out, const char *name,
                                   int64_t n, struct b2_err *err)
 {
-    const struct tensor *t;
-    enum b2_status rc = take(b, name, n, 1, &t, err);
+    enum b2_status rc;
+    const struct tensor *t = take(b, name, n, 1, &rc, err);
 
-    if (rc)
+    if (!t)
         return rc;
     if (!(dtype_info(t->type)->flags & DTF_FLOAT))
         return err_set(err, B2_EUNSUP, "tensor %s: expected F32, F16 or BF16, found %s",

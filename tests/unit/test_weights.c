@@ -1,6 +1,9 @@
 /*
  * test_weights.c - what a file must hold, and how its mistakes are told.
  */
+#include "base/file.h"
+#include "base/mem.h"
+
 #include "unit/unit.h"
 #include "unit/variant.h"
 
@@ -162,6 +165,43 @@ static void test_types(void **state)
     }
 }
 
+/* A table of type 142 whose id is then changed to 42: the bytes of the legacy layout. */
+static enum b2_status wide_keys(struct meta *m, struct b2_err *err)
+{
+    return meta_set_u32(m, "llama.embedding_length", 128, err);
+}
+
+static void test_legacy_42(void **state)
+{
+    static const char name[] = "token_embd.weight", path[] = "legacy-42.gguf";
+    const struct variant v = {.skip = name,
+                              .add = name,
+                              .add_cols = 128,
+                              .add_rows = 512,
+                              .type = DT_PQ2_0,
+                              .keys = wide_keys};
+    struct model *m = NULL;
+    struct b2_err err = {0};
+    char *bytes = NULL;
+    size_t size, at = 0;
+
+    (void)state;
+    assert_int_equal(variant_write(path, &v, NULL), B2_OK);
+    assert_int_equal(file_read_all(&bytes, &size, path, 1 << 24, NULL), B2_OK);
+    while (at + sizeof name < size && memcmp(bytes + at, name, sizeof name - 1) != 0)
+        at++;
+    at += sizeof name - 1 + 4 + 2 * 8; /* rank and two dimensions */
+    assert_int_equal((unsigned char)bytes[at], 142);
+    bytes[at] = 42;
+    assert_int_equal(file_write_all(path, bytes, size, true, NULL), B2_OK);
+    mem_free(bytes);
+    assert_int_equal(model_open(&m, path, NULL, &err), B2_ELAYOUT);
+    assert_non_null(strstr(err.msg, name));
+    assert_non_null(strstr(err.msg, "--format gguf-pq2_0"));
+    assert_null(m);
+    remove(path);
+}
+
 static void test_no_file(void **state)
 {
     struct model *m = NULL;
@@ -179,7 +219,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refused),    cmocka_unit_test(test_nan_in_norm),
         cmocka_unit_test(test_unexpected), cmocka_unit_test(test_note_142),
-        cmocka_unit_test(test_types),      cmocka_unit_test(test_no_file),
+        cmocka_unit_test(test_legacy_42),  cmocka_unit_test(test_types),
+        cmocka_unit_test(test_no_file),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
