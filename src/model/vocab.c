@@ -219,6 +219,10 @@ enum b2_status vocab_tokenizer(struct tokenizer **out, const struct meta *m,
 
     if (!rc)
         rc = tok_new(out, &spec, err);
+    if (rc == B2_EUNSUP && spec.kind == TOK_BPE && !meta_find(m, TK "pre"))
+        err_wrap(err,
+                 TK "pre is missing (a file from before April 2024: convert the model "
+                    "again, or set the key)");
     mem_free(own.tokens);
     mem_free(own.merges);
     return rc;
