@@ -8,15 +8,6 @@
 #include <errno.h>
 #include <string.h>
 
-/* weak-begin */
-int cmd_compress(int argc, char **argv) __attribute__((weak));
-int cmd_eval(int argc, char **argv) __attribute__((weak));
-int cmd_export(int argc, char **argv) __attribute__((weak));
-int cmd_inspect(int argc, char **argv) __attribute__((weak));
-int cmd_run(int argc, char **argv) __attribute__((weak));
-int cmd_tokenize(int argc, char **argv) __attribute__((weak));
-/* weak-end */
-
 struct command {
     const char *name, *summary;
     int (*run)(int argc, char **argv);

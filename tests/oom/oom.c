@@ -15,6 +15,7 @@
 #define _GNU_SOURCE
 #include <cjson/cJSON.h>
 #include <errno.h>
+#include <ftw.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -146,6 +147,34 @@ static void collect(struct run *r, int fd, pid_t pid, double limit_s)
     r->spent_s = now_s() - start;
 }
 
+/* Each run works in a folder of its own, which goes with it: a test that dies leaves its
+ * files, and hundreds of runs would fill the disk. */
+static char scratch[200];
+
+static int remove_entry(const char *path, const struct stat *st, int type,
+                        struct FTW *at)
+{
+    (void)st;
+    (void)type;
+    return at->level > 0 ? remove(path) : 0; /* the folder itself stays */
+}
+
+static void scratch_make(void)
+{
+    const char *tmp = getenv("TMPDIR");
+
+    snprintf(scratch, sizeof scratch, "%s/b2-oom-XXXXXX", tmp && *tmp ? tmp : "/tmp");
+    if (!mkdtemp(scratch) || setenv("TMPDIR", scratch, 1)) {
+        perror("oom: scratch folder");
+        _exit(1);
+    }
+}
+
+static void scratch_empty(void)
+{
+    nftw(scratch, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+}
+
 /* True in the child, which goes on into the test; false in the parent when it ended. */
 static bool run_child(struct run *r, long at, bool all, double limit_s)
 {
@@ -167,6 +196,8 @@ static bool run_child(struct run *r, long at, bool all, double limit_s)
         close(out[0]);
         close(out[1]);
         close(count[0]);
+        if (chdir(scratch))
+            _exit(98);
         fail_at = at;
         fail_all = all;
         count_fd = count[1];
@@ -178,6 +209,7 @@ static bool run_child(struct run *r, long at, bool all, double limit_s)
     close(count[1]);
     *r = (struct run){0};
     collect(r, out[0], pid, limit_s);
+    scratch_empty();
     if (read(count[0], &r->n_calls, sizeof r->n_calls) != (ssize_t)sizeof r->n_calls)
         r->n_calls = 0;
     close(out[0]);
@@ -223,6 +255,29 @@ static long count_runs(long total, long thinned)
     return n_runs;
 }
 
+/* Ends the process with what the runs showed. */
+static void finish(int code)
+{
+    fflush(stdout);
+    rmdir(scratch);
+    _exit(code);
+}
+
+/* True in a child, which goes on into the test. Ends the process when the test does not
+ * even pass with all the memory there is. */
+static bool run_plain(struct run *r)
+{
+    if (run_child(r, 0, false, 100.0))
+        return true;
+    bool skipped = WIFEXITED(r->status) && WEXITSTATUS(r->status) == 77;
+    if (!verdict(r) && WIFEXITED(r->status) && WEXITSTATUS(r->status) == 0)
+        return false;
+    printf("%s\noom: the test %s without failing allocations\n", r->output,
+           skipped ? "skips itself" : "does not pass");
+    finish(skipped ? 77 : 1);
+    return false;
+}
+
 __attribute__((constructor)) static void oom_main(void)
 {
     static struct run r;
@@ -237,23 +292,16 @@ __attribute__((constructor)) static void oom_main(void)
         fail_all = getenv("B2_OOM_ALL") != NULL;
         return; /* into the test */
     }
-    if (run_child(&r, 0, false, 100.0))
+    scratch_make();
+    if (run_plain(&r))
         return;
-    if (verdict(&r) || !WIFEXITED(r.status) || WEXITSTATUS(r.status)) {
-        bool skipped = WIFEXITED(r.status) && WEXITSTATUS(r.status) == 77;
-        printf("%s\noom: the test %s without failing allocations\n", r.output,
-               skipped ? "skips itself" : "does not pass");
-        fflush(stdout);
-        _exit(skipped ? 77 : 1);
-    }
     long total = r.n_calls, thinned = 1;
-    double limit_s = 5.0 + 20.0 * r.spent_s;
+    double limit_s = 5.0 + 20.0 * r.spent_s, due_s = now_s() + budget_s;
     while ((double)count_runs(total, thinned) * r.spent_s > budget_s && thinned < 1024)
         thinned *= 2;
     if (thinned > 1)
         printf("oom: %ld allocations, %.2f s a run: every %ldth n\n", total, r.spent_s,
                thinned);
-    double due_s = now_s() + budget_s;
     for (long n = 1; n <= total && n_bad < 5; n = next_n(n, thinned)) {
         if (now_s() > due_s) { /* runs with a failure take longer than the first one */
             thinned *= 4;
@@ -270,6 +318,5 @@ __attribute__((constructor)) static void oom_main(void)
                    all ? " B2_OOM_ALL=1" : "");
         }
     }
-    fflush(stdout);
-    _exit(n_bad > 0);
+    finish(n_bad > 0);
 }
