@@ -188,6 +188,11 @@ static enum b2_status start(struct convert *c, struct modelfile *mf,
 {
     enum b2_status rc = parse_format(&c->target, p->format, err);
 
+    if (!rc && modelfile_kind(mf) == MF_SAFETENSORS)
+        rc = err_set(err, B2_EUNSUP,
+                     "%s: weights without a configuration; name the folder that holds "
+                     "this file and config.json",
+                     modelfile_path(mf));
     if (rc)
         return rc;
     c->mf = mf;

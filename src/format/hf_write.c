@@ -86,18 +86,20 @@ int64_t hf_write_row(int64_t r, int64_t rows, int64_t heads)
 
 /* ---- JSON ---- */
 
-/* The shortest decimal number that reads back as v, with a point or an exponent. */
+/* The shortest decimal number that reads back as v; whole numbers as 100000.0. */
 static void put_f32(struct str *s, float v)
 {
     char buf[32];
     int digits = 1;
 
+    if (v == floorf(v) && fabsf(v) < 1e9f) {
+        str_printf(s, "%.1f", (double)v);
+        return;
+    }
     do {
         (void)snprintf(buf, sizeof buf, "%.*g", digits, (double)v);
     } while (strtof(buf, NULL) != v && digits++ < 9);
     str_put(s, buf);
-    if (!strpbrk(buf, ".e"))
-        str_put(s, ".0");
 }
 
 static void put_key(struct str *s, const char *key)
