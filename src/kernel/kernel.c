@@ -7,6 +7,8 @@
 #include "base/cpu.h"
 #include "kernel/variants.h"
 
+#include <math.h>
+
 #if defined(__AVX__)
 #error "kernel.c must be compiled for the baseline CPU; only kernel/x86 has AVX flags"
 #endif
@@ -127,11 +129,16 @@ void kernel_sincos(float *s, float *c, double angle)
     static const double PIO2_HI = 1.57079632673412561417e+00;
     static const double PIO2_LO = 6.07710050650619224932e-11;
     static const double ROUND = 6755399441055744.0; /* 1.5 * 2^52: to an integer */
+    static const double LIMIT = 0x1p50;
+
+    if (!(fabs(angle) < LIMIT)) { /* also NaN: n must fit an integer */
+        *s = *c = NAN;
+        return;
+    }
     double n = (angle * TWO_OVER_PI + ROUND) - ROUND;
     double r = (angle - n * PIO2_HI) - n * PIO2_LO, z = r * r;
     double ps = 1.58969099521155010221e-10;
     double pc = -1.13596475577881948265e-11;
-
     ps = ps * z - 2.50507602534068634195e-08;
     ps = ps * z + 2.75573137070700676789e-06;
     ps = ps * z - 1.98412698298579493134e-04;

@@ -128,8 +128,9 @@ void kernels_init(struct kernels *k, unsigned cpu);
 bool kernel_is_quant(enum dtype t); /* unpack[t] exists */
 bool kernel_has_min(enum dtype t);
 
-/* cos and sin of an angle in radians, |angle| < 2^20, rounded to F32. Own code in double
- * (fdlibm's polynomials), so that no C library changes the bits. */
+/* sin and cos of an angle in radians, rounded to F32. Own code in double (fdlibm's
+ * polynomials), so that no C library changes the bits. Exact to the rounding for |angle|
+ * < 2^20, less and less beyond, NaN from 2^50 on. */
 void kernel_sincos(float *s, float *c, double angle);
 
 #endif

@@ -264,6 +264,21 @@ static void check_sincos(struct kt *t)
     }
 }
 
+static void check_sincos_edges(struct kt *t)
+{
+    static const double out_of_range[] = {NAN, INFINITY, -INFINITY, 1e300, -0x1p50};
+    float s, c;
+
+    kernel_sincos(&s, &c, 0.0);
+    if (s != 0.0f || c != 1.0f)
+        kt_fail(t, "sincos edges", "0 gives %g, %g", (double)s, (double)c);
+    for (size_t i = 0; i < countof(out_of_range); i++) {
+        kernel_sincos(&s, &c, out_of_range[i]);
+        if (!isnan(s) || !isnan(c))
+            kt_fail(t, "sincos edges", "%g gives a number", out_of_range[i]);
+    }
+}
+
 static void check_fwht(struct kt *t)
 {
     for (int64_t block = 1; block <= 4096; block *= 2) {
@@ -306,6 +321,7 @@ const struct kt_check kt_float_checks[] = {
     {"weighted_sum", check_weighted_sum},
     {"rope", check_rope},
     {"sincos", check_sincos},
+    {"sincos edges", check_sincos_edges},
     {"fwht", check_fwht},
     {"fwht values", check_fwht_values},
     {NULL, NULL},

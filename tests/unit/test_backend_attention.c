@@ -297,27 +297,12 @@ static void test_nothing_allocates(void **state)
     free_problem(&p);
 }
 
-/* What is promised to the planner is what is allocated, give or take alignment. */
-static void test_bytes(void **state)
-{
-    struct fixture f = fixture_open((struct variant){false, 2}, false, 8, 512);
-    uint64_t act = backend_act_bytes(f.be, 8, 512);
-    uint64_t scratch = backend_reserve_bytes(f.be, 8, H, 1000);
-
-    (void)state;
-    assert_in_range(act, 8 * 512 * (2 * 4 + 2), 8 * 512 * 12);
-    assert_in_range(scratch, 2 * 8 * 1000 * 4, 2 * 8 * 1000 * 4 + (1 << 20));
-    assert_int_equal(backend_reserve(f.be, 8, H, 0, NULL), B2_EARG);
-    assert_false(backend_is_exact(f.be));
-    assert_string_equal(backend_kernel_name(f.be), "scalar");
-    fixture_close(&f);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_attention),         cmocka_unit_test(test_rope),
-        cmocka_unit_test(test_small_operations),  cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_rope),
+        cmocka_unit_test(test_small_operations),
         cmocka_unit_test(test_nothing_allocates),
     };
 
