@@ -181,7 +181,7 @@ enum b2_finish {
 };
 
 struct b2_generate_result {
-    char *text; /* terminated UTF-8 */
+    char *text; /* terminated UTF-8; NULL only when memory ran out */
     size_t text_bytes;
     int32_t *ids; /* [n_ids] generated tokens, an end token included */
     int64_t n_ids;

@@ -118,6 +118,7 @@ static void test_generate(void **state)
     p.temperature = 0;
     b2_session_cancel(s);
     assert_int_equal(b2_generate(s, &bos, 1, &p, &r, &err), B2_ECANCEL);
+    assert_non_null(r.text);
     assert_string_equal(r.text, "");
     b2_generate_result_free(&r);
 

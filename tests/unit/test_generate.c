@@ -77,6 +77,7 @@ static void test_scripts(void **state)
             if (!textout_put(&o, c->pieces[k], strlen(c->pieces[k])))
                 break;
         textout_end(&o);
+        assert_true(str_ok(&text) && str_ok(&h.text));
         const char *got = text.len ? text.data : "", *out = h.n ? h.text.data : "";
         if (strcmp(got, c->want) != 0 || strcmp(out, c->heard) != 0 ||
             o.found != c->found)
@@ -106,7 +107,7 @@ static void test_all_cuts(void **state)
             if (textout_put(&o, whole, a) && textout_put(&o, whole + a, b - a))
                 textout_put(&o, whole + b, n - b);
             textout_end(&o);
-            assert_true(o.found && text.len == n - 6);
+            assert_true(str_ok(&text) && o.found && text.len == n - 6);
             assert_memory_equal(text.data, whole, n - 6);
             str_free(&text);
             str_free(&h.text);

@@ -58,6 +58,7 @@ static void test_none(void **state)
     struct rotation_decl d;
 
     (void)state;
+    assert_non_null(m);
     assert_int_equal(rotation_read(&d, m, NULL), B2_OK);
     assert_int_equal(d.version, 0);
     meta_free(m);
@@ -70,6 +71,7 @@ static void test_valid(void **state)
     struct b2_err err = {0};
 
     (void)state;
+    assert_non_null(m);
     declare(m, NULL);
     if (rotation_read(&d, m, &err) != B2_OK)
         fail_msg("%s", err.msg);
@@ -213,6 +215,7 @@ static void test_refused(void **state)
         struct meta *m = meta_new(1 << 16);
         struct rotation_decl d;
         struct b2_err err = {0};
+        assert_non_null(m);
         declare(m, NULL);
         cases[i].spoil(m);
         enum b2_status rc = rotation_read(&d, m, &err);
