@@ -7,10 +7,11 @@ function(b2_oracle name script)
     add_test(NAME ${name} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/oracle/run.sh ${script})
     set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 300 LABELS oracle
         RUN_SERIAL ON ENVIRONMENT
-        "B2_PROGRAM=$<TARGET_FILE:bonsai2_cli>;B2_DUMP_LOGITS=$<TARGET_FILE:dump_logits>")
+        "B2_PROGRAM=$<TARGET_FILE:bonsai2_cli>;B2_DUMP_LOGITS=$<TARGET_FILE:dump_logits>;B2_STORIES=${B2_STORIES}")
 endfunction()
 
 b2_oracle(oracle_export test_export.py)
+b2_oracle(oracle_folder test_folder.py)
 b2_oracle(oracle_logits test_logits.py)
 b2_oracle(oracle_types test_types.py)
 set_tests_properties(oracle_export PROPERTIES FIXTURES_SETUP oracle_f32)
