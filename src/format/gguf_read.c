@@ -52,7 +52,10 @@ static enum b2_status read_str(struct rd *r, struct meta_str *s, uint64_t max,
     enum b2_status rc = check_count(r, what, len, 1, err);
     if (rc)
         return rc;
-    *s = (struct meta_str){(const char *)rd_bytes(r, len), (size_t)len};
+    const uint8_t *p = rd_bytes(r, len);
+    if (!p)
+        return err_set(err, B2_ETRUNC, "the file ends inside the %s", what);
+    *s = (struct meta_str){(const char *)p, (size_t)len};
     return B2_OK;
 }
 
@@ -129,6 +132,7 @@ static enum b2_status read_value(struct rd *r, struct meta *m, struct meta_kv *k
     }
     if (rc == B2_OK)
         rc = meta_copy(m, kv, err);
+    kv->v.raw = NULL; /* what it pointed to ends here */
     mem_free(many);
     return rc;
 }
@@ -145,7 +149,7 @@ static enum b2_status read_key(struct rd *r, struct meta *m, uint64_t i,
         return rc;
     }
     names_show(show, key.data, key.len);
-    if (key.len == 0 || memchr(key.data, '\0', key.len))
+    if (!key.data || key.len == 0 || memchr(key.data, '\0', key.len))
         return err_set(err, B2_EFORMAT,
                        "key %" PRIu64 " has an empty name or a zero "
                        "byte in it",
@@ -181,7 +185,7 @@ static enum b2_status read_record(struct rd *r, struct gguf *g, int64_t i,
         return rc;
     }
     names_show(show, name.data, name.len);
-    if (name.len == 0 || memchr(name.data, '\0', name.len))
+    if (!name.data || name.len == 0 || memchr(name.data, '\0', name.len))
         return err_set(err, B2_EFORMAT,
                        "tensor %" PRId64 " has an empty name or a zero byte in it", i);
     uint32_t rank = rd_u32(r);

@@ -13,7 +13,8 @@ struct hash {
 
 static enum b2_status failed(struct b2_err *err)
 {
-    return err_set(err, B2_ENOMEM, "SHA-256: libcrypto refused (out of memory?)");
+    (void)err_set(err, B2_ENOMEM, "SHA-256: libcrypto refused (out of memory?)");
+    return B2_ENOMEM;
 }
 
 enum b2_status hash_new(struct hash **out, struct b2_err *err)

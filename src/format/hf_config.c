@@ -188,7 +188,7 @@ static enum b2_status find_arch(struct hf_model *model, const cJSON *root,
     const cJSON *list = get(root, "architectures");
     const cJSON *name = cJSON_IsArray(list) ? list->child : NULL;
 
-    if (!cJSON_IsString(name))
+    if (!name || !cJSON_IsString(name))
         return err_set(err, B2_EFORMAT, "config.json: architectures is missing");
     model->arch = hf_arch_find(name->valuestring);
     if (!model->arch)

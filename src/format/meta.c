@@ -54,12 +54,15 @@ const struct meta_kv *meta_find(const struct meta *m, const char *key)
     return i < 0 ? NULL : &m->kv[i];
 }
 
-/* Finds key or says that it is missing. */
-static enum b2_status need(const struct meta *m, const char *key,
-                           const struct meta_kv **kv, struct b2_err *err)
+/* Finds key, or says that it is missing and gives NULL. */
+static const struct meta_kv *need(const struct meta *m, const char *key,
+                                  struct b2_err *err)
 {
-    *kv = meta_find(m, key);
-    return *kv ? B2_OK : err_set(err, B2_ENOTFOUND, "key %s is missing", key);
+    const struct meta_kv *kv = meta_find(m, key);
+
+    if (!kv)
+        (void)err_set(err, B2_ENOTFOUND, "key %s is missing", key);
+    return kv;
 }
 
 static enum b2_status wrong_type(const struct meta_kv *kv, const char *want,
@@ -92,7 +95,7 @@ static bool int_value(enum meta_type t, const uint8_t *p, uint64_t *out, bool *n
         *out = le_get64(p);
         break;
     case MT_I8:
-        s = (int8_t)p[0];
+        s = p[0] < 128 ? (int64_t)p[0] : (int64_t)p[0] - 256;
         *out = (uint64_t)s;
         break;
     case MT_I16:
@@ -135,22 +138,21 @@ static enum b2_status get_uint(const struct meta_kv *kv, uint64_t max, uint64_t 
 enum b2_status meta_get_u64(const struct meta *m, const char *key, uint64_t *out,
                             struct b2_err *err)
 {
-    const struct meta_kv *kv;
-    enum b2_status rc = need(m, key, &kv, err);
+    const struct meta_kv *kv = need(m, key, err);
 
-    return rc ? rc : get_uint(kv, UINT64_MAX, out, err);
+    return kv ? get_uint(kv, UINT64_MAX, out, err) : B2_ENOTFOUND;
 }
 
 enum b2_status meta_get_u32(const struct meta *m, const char *key, uint32_t *out,
                             struct b2_err *err)
 {
-    const struct meta_kv *kv;
+    const struct meta_kv *kv = need(m, key, err);
     uint64_t v = 0;
-    enum b2_status rc = need(m, key, &kv, err);
 
-    if (!rc)
-        rc = get_uint(kv, UINT32_MAX, &v, err);
-    if (!rc)
+    if (!kv)
+        return B2_ENOTFOUND;
+    enum b2_status rc = get_uint(kv, UINT32_MAX, &v, err);
+    if (rc == B2_OK)
         *out = (uint32_t)v;
     return rc;
 }
@@ -158,11 +160,10 @@ enum b2_status meta_get_u32(const struct meta *m, const char *key, uint32_t *out
 enum b2_status meta_get_f32(const struct meta *m, const char *key, float *out,
                             struct b2_err *err)
 {
-    const struct meta_kv *kv;
-    enum b2_status rc = need(m, key, &kv, err);
+    const struct meta_kv *kv = need(m, key, err);
 
-    if (rc)
-        return rc;
+    if (!kv)
+        return B2_ENOTFOUND;
     if (kv->type == MT_F32) {
         memcpy(out, kv->v.raw, sizeof *out);
     } else if (kv->type == MT_F64) {
@@ -178,11 +179,10 @@ enum b2_status meta_get_f32(const struct meta *m, const char *key, float *out,
 enum b2_status meta_get_bool(const struct meta *m, const char *key, bool *out,
                              struct b2_err *err)
 {
-    const struct meta_kv *kv;
-    enum b2_status rc = need(m, key, &kv, err);
+    const struct meta_kv *kv = need(m, key, err);
 
-    if (rc)
-        return rc;
+    if (!kv)
+        return B2_ENOTFOUND;
     if (kv->type != MT_BOOL)
         return wrong_type(kv, "bool", err);
     *out = *(const uint8_t *)kv->v.raw != 0;
@@ -192,11 +192,10 @@ enum b2_status meta_get_bool(const struct meta *m, const char *key, bool *out,
 enum b2_status meta_get_str(const struct meta *m, const char *key, const char **out,
                             struct b2_err *err)
 {
-    const struct meta_kv *kv;
-    enum b2_status rc = need(m, key, &kv, err);
+    const struct meta_kv *kv = need(m, key, err);
 
-    if (rc)
-        return rc;
+    if (!kv)
+        return B2_ENOTFOUND;
     if (kv->type != MT_STR)
         return wrong_type(kv, "a string", err);
     if (memchr(kv->v.strs->data, '\0', kv->v.strs->len))
@@ -236,24 +235,26 @@ enum b2_status meta_opt_str(const struct meta *m, const char *key, const char **
 /* Finds an array of one element type (or of another of the same width, alt). */
 static enum b2_status need_array(const struct meta *m, const char *key,
                                  enum meta_type elem, enum meta_type alt,
-                                 const struct meta_kv **kv, struct b2_err *err)
+                                 const struct meta_kv **out, struct b2_err *err)
 {
-    enum b2_status rc = need(m, key, kv, err);
-
-    if (rc)
-        return rc;
-    if ((*kv)->type == MT_ARR && ((*kv)->elem == elem || (*kv)->elem == alt))
-        return B2_OK;
+    const struct meta_kv *kv = need(m, key, err);
     char want[32];
+
+    if (!kv)
+        return B2_ENOTFOUND;
+    *out = kv;
+    if (kv->type == MT_ARR && (kv->elem == elem || kv->elem == alt))
+        return B2_OK;
     (void)snprintf(want, sizeof want, "an array of %s", meta_type_name(elem));
-    return wrong_type(*kv, want, err);
+    (void)wrong_type(kv, want, err);
+    return B2_EFORMAT;
 }
 
 enum b2_status meta_get_strs(const struct meta *m, const char *key,
                              const struct meta_str **out, uint64_t *n,
                              struct b2_err *err)
 {
-    const struct meta_kv *kv;
+    const struct meta_kv *kv = NULL;
     enum b2_status rc = need_array(m, key, MT_STR, MT_STR, &kv, err);
 
     if (rc)
@@ -266,7 +267,7 @@ enum b2_status meta_get_strs(const struct meta *m, const char *key,
 enum b2_status meta_get_i32s(const struct meta *m, const char *key, const int32_t **out,
                              uint64_t *n, struct b2_err *err)
 {
-    const struct meta_kv *kv;
+    const struct meta_kv *kv = NULL;
     enum b2_status rc = need_array(m, key, MT_I32, MT_U32, &kv, err);
 
     if (rc)
@@ -285,7 +286,7 @@ enum b2_status meta_get_i32s(const struct meta *m, const char *key, const int32_
 enum b2_status meta_get_f32s(const struct meta *m, const char *key, const float **out,
                              uint64_t *n, struct b2_err *err)
 {
-    const struct meta_kv *kv;
+    const struct meta_kv *kv = NULL;
     enum b2_status rc = need_array(m, key, MT_F32, MT_F32, &kv, err);
 
     if (rc)

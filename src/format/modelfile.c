@@ -83,7 +83,7 @@ static enum b2_status open_any(struct modelfile *mf, struct b2_err *err)
     enum b2_status rc = mf_add_part(mf, mf->path, &part, err);
     if (rc)
         return rc;
-    if (looks_like_safetensors(mf->path, &part->map)) {
+    if (looks_like_safetensors(mf->path, &mf->parts[0].map)) {
         mf->kind = MF_SAFETENSORS;
         rc = mf_open_safetensors(mf, err);
     } else {
