@@ -260,8 +260,8 @@ enum b2_status file_write_all(const char *path, const void *data, size_t n, bool
     struct file_out *f = NULL;
     enum b2_status rc = file_out_open(&f, path, force, err);
 
-    if (rc)
-        return rc;
+    if (!f)
+        return rc; /* which says why */
     rc = file_out_write(f, data, n, err);
     if (rc) {
         file_out_abort(f);

@@ -18,13 +18,14 @@ int cli_parse(const struct cmd *cmd, const struct opt *opts, int argc, char **ar
 
 int cli_usage_error(const struct cmd *cmd, const char *fmt, ...)
 {
+    char msg[512];
     va_list ap;
 
-    fprintf(stderr, "bonsai2 %s: ", cmd->name);
     va_start(ap, fmt);
-    vfprintf(stderr, fmt, ap);
+    vsnprintf(msg, sizeof msg, fmt, ap);
     va_end(ap);
-    fprintf(stderr, "\nTry 'bonsai2 %s --help'.\n", cmd->name);
+    fprintf(stderr, "bonsai2 %s: %s\nTry 'bonsai2 %s --help'.\n", cmd->name, msg,
+            cmd->name);
     return CLI_USAGE;
 }
 

@@ -15,9 +15,10 @@ if(NOT APPLE) # its linker cannot wrap
     target_link_options(test_file_faults PRIVATE
         -Wl,--wrap=pwrite -Wl,--wrap=fsync -Wl,--wrap=link)
 endif()
-b2_test(test_cli SRC unit/test_cli.c ../src/cli/cli.c ../src/cli/terminal.c
-    LIBS b2_base PkgConfig::CJSON)
 if(TARGET bonsai2_cli)
+    # The program's own objects: a source is compiled once.
+    b2_test(test_cli LIBS b2_base PkgConfig::CJSON SRC unit/test_cli.c
+        "$<FILTER:$<TARGET_OBJECTS:bonsai2_cli>,INCLUDE,/cli/(cli|terminal)[.]c>")
     add_test(NAME test_main COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/unit/test_main.sh
         $<TARGET_FILE:bonsai2_cli>)
     set_tests_properties(test_main PROPERTIES TIMEOUT 60 LABELS unit)
