@@ -18,6 +18,8 @@ enum {
     MAT_BYTES = 160 * 1024, /* the same, many tokens: within L2 */
     ACT_BYTES = 20 * 1024,  /* activations that a tile meets at a time: within L1 */
     MIN_ROWS = 4,           /* rows that the kernels take together */
+    QUANT_TOKENS = 4,       /* tokens that qdot takes together */
+    FLOAT_TOKENS = 6,       /* a multiple of those that fdot takes together */
 };
 
 struct matmul_job {
@@ -50,6 +52,12 @@ static int64_t rows_that_fit(int64_t row_bytes, int64_t budget, int64_t max_rows
     return max_i64(1, min_i64(rows, max_rows));
 }
 
+/* Tokens that a tile meets at a time, a multiple of step. */
+static int64_t tokens_that_fit(int64_t row_bytes, int64_t step)
+{
+    return max_i64(step, ACT_BYTES / row_bytes / step * step);
+}
+
 /* Rows [begin, end) of one weight in 8 bits. */
 static void quant_rows(const struct matmul_ctx *c, const struct matmul_job *j,
                        int64_t begin, int64_t end, int thread)
@@ -60,7 +68,7 @@ static void quant_rows(const struct matmul_ctx *c, const struct matmul_job *j,
     int64_t row_bytes = n + 8 * groups;
     int64_t step =
         rows_that_fit(row_bytes, T == 1 ? VEC_BYTES : MAT_BYTES, end - begin);
-    int64_t block = max_i64(4, ACT_BYTES / row_bytes / 4 * 4);
+    int64_t block = tokens_that_fit(row_bytes, QUANT_TOKENS);
     float *scale = cpu_scratch(c->be, thread), *min = scale + step * groups;
     int8_t *code = (int8_t *)(min + step * groups);
     struct kq_mat m = {code, scale, kernel_has_min(w->type) ? min : NULL, 0, n, groups};
@@ -97,7 +105,7 @@ static void float_rows(const struct matmul_ctx *c, const struct matmul_job *j,
     int64_t n = w->cols, T = c->n_tokens, row_bytes = 4 * n;
     int64_t step =
         rows_that_fit(row_bytes, T == 1 ? VEC_BYTES : MAT_BYTES, end - begin);
-    int64_t block = max_i64(4, ACT_BYTES / row_bytes / 4 * 4);
+    int64_t block = tokens_that_fit(row_bytes, FLOAT_TOKENS);
     float *buf = cpu_scratch(c->be, thread);
 
     for (int64_t r = begin; r < end; r += step) {
