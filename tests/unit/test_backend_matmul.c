@@ -295,6 +295,38 @@ static void test_matmul_n(void **state)
     }
 }
 
+/* After act_changed() neither the rotated nor the 8-bit form of the former x is used. */
+static void test_changed_activation(void **state)
+{
+    enum { COLS = 128, ROWS = 20 };
+    struct rng r = rng_make(13);
+    struct rotation rot = {COLS, 128, NULL};
+    struct weight w[3] = {random_weight(&r, DT_F32, ROWS, COLS),
+                          random_weight(&r, DT_PQ2_0, ROWS, COLS),
+                          random_weight(&r, DT_Q8_0, ROWS, COLS)};
+    struct fixture f = fixture_open(variants[1], false, 1, COLS);
+    float y[ROWS], want[ROWS];
+
+    (void)state;
+    w[0].rot = w[1].rot = &rot;
+    for (int step = 0; step < 3; step++) {
+        float *x = random_floats(&r, COLS);
+        set_act(f.a, x, 1, COLS);
+        for (size_t i = 0; i < countof(w); i++) {
+            struct fixture fresh = fixture_open(variants[1], false, 1, COLS);
+            set_act(fresh.a, x, 1, COLS);
+            backend_matmul(f.be, y, &w[i], f.a);
+            backend_matmul(fresh.be, want, &w[i], fresh.a);
+            assert_memory_equal(y, want, sizeof y);
+            fixture_close(&fresh);
+        }
+        mem_free(x);
+    }
+    fixture_close(&f);
+    for (size_t i = 0; i < countof(w); i++)
+        free_weight(&w[i]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -305,6 +337,7 @@ int main(void)
         cmocka_unit_test(test_rotation_examples),
         cmocka_unit_test(test_fold_is_neutral),
         cmocka_unit_test(test_matmul_n),
+        cmocka_unit_test(test_changed_activation),
     };
 
     return cmocka_run_group_tests_name("backend matmul", tests, NULL, NULL);
