@@ -171,9 +171,27 @@ static enum b2_status read_key(struct rd *r, struct meta *m, uint64_t i,
     return rc;
 }
 
+/* Copies the name into the arena; it must be a new one. */
+static enum b2_status keep_name(struct gguf *g, struct tensor *t,
+                                const struct meta_str *name, struct names *seen,
+                                struct b2_err *err)
+{
+    char show[NAMES_SHOW_MAX];
+    char *copy = arena_strndup(g->arena, name->data, name->len);
+    enum names_result added = copy ? names_add(seen, copy) : NAMES_ENOMEM;
+
+    names_show(show, name->data, name->len);
+    if (added == NAMES_ENOMEM)
+        return err_set(err, B2_ENOMEM, "tensor %s: out of memory", show);
+    if (added == NAMES_EXISTS)
+        return err_set(err, B2_EFORMAT, "tensor %s appears twice", show);
+    t->name = copy;
+    return B2_OK;
+}
+
 /* One tensor record; g->offsets[i] stays relative to the data section. */
 static enum b2_status read_record(struct rd *r, struct gguf *g, int64_t i,
-                                  struct b2_err *err)
+                                  struct names *seen, struct b2_err *err)
 {
     struct tensor *t = &g->tensors[i];
     struct meta_str name = {0};
@@ -210,8 +228,7 @@ static enum b2_status read_record(struct rd *r, struct gguf *g, int64_t i,
         return err_set(err, B2_EUNSUP,
                        "tensor %s: unsupported type id %" PRIu32 " (supported: %s)",
                        show, id, dtype_list());
-    t->name = arena_strndup(g->arena, name.data, name.len);
-    return t->name ? B2_OK : err_set(err, B2_ENOMEM, "tensor %s: out of memory", show);
+    return keep_name(g, t, &name, seen, err);
 }
 
 static enum b2_status read_records(struct rd *r, struct gguf *g, struct b2_err *err)
@@ -219,24 +236,8 @@ static enum b2_status read_records(struct rd *r, struct gguf *g, struct b2_err *
     struct names seen = {0};
     enum b2_status rc = B2_OK;
 
-    for (int64_t i = 0; rc == B2_OK && i < g->n_tensors; i++) {
-        rc = read_record(r, g, i, err);
-        if (rc)
-            break;
-        char show[NAMES_SHOW_MAX];
-        const char *name = g->tensors[i].name;
-        switch (names_add(&seen, name)) {
-        case NAMES_ADDED:
-            break;
-        case NAMES_EXISTS:
-            rc = err_set(err, B2_EFORMAT, "tensor %s appears twice",
-                         names_show(show, name, strlen(name)));
-            break;
-        case NAMES_ENOMEM:
-            rc = err_set(err, B2_ENOMEM, "out of memory");
-            break;
-        }
-    }
+    for (int64_t i = 0; rc == B2_OK && i < g->n_tensors; i++)
+        rc = read_record(r, g, i, &seen, err);
     names_free(&seen);
     return rc;
 }
