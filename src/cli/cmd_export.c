@@ -26,6 +26,7 @@ static cJSON *to_json(const char *out, const struct convert_report *r)
     cJSON_AddNumberToObject(j, "tensors", (double)r->n_tensors);
     cJSON_AddNumberToObject(j, "tensors_changed", (double)r->n_changed);
     cJSON_AddNumberToObject(j, "tensors_lossy", (double)r->n_lossy);
+    cJSON_AddNumberToObject(j, "tensors_unrotated", (double)r->n_unrotated);
     cJSON_AddNumberToObject(j, "max_error", r->max_error);
     cJSON_AddNumberToObject(j, "rms_error", r->rms_error);
     if (r->n_lossy)
@@ -44,6 +45,8 @@ static int print_report(const char *out, const struct convert_report *r,
     str_put_bytes(&s, r->output_bytes);
     str_printf(&s, ", %lld tensors, %lld of another type than before; ",
                (long long)r->n_tensors, (long long)r->n_changed);
+    if (r->n_unrotated)
+        str_printf(&s, "%lld rotated back; ", (long long)r->n_unrotated);
     if (r->n_lossy)
         str_printf(&s, "rounding changed %lld, by at most %.4g (%s), rms %.4g\n",
                    (long long)r->n_lossy, r->max_error, r->worst, r->rms_error);

@@ -176,7 +176,7 @@ static enum b2_status plan(struct convert *c, struct b2_err *err)
             continue;
         rc = dtype_row_bytes(&bytes, c->item[i].type, (uint64_t)t->ne[0], err);
         if (rc)
-            err_wrap(err, "tensor %s (name others with --only)", t->name);
+            err_wrap(err, "tensor %s (--only can leave it out)", t->name);
         else
             c->total += bytes * (uint64_t)tensor_rows(t);
     }
@@ -213,8 +213,11 @@ static void stop(struct convert *c)
 
 uint64_t convert_total(struct modelfile *mf, const struct convert_params *p)
 {
+    struct convert_params quiet = *p;
     struct convert c = {0};
-    uint64_t total = start(&c, mf, p, NULL) ? 0 : c.total;
+
+    quiet.log = NULL; /* convert_model says the same things again */
+    uint64_t total = start(&c, mf, &quiet, NULL) ? 0 : c.total;
 
     stop(&c);
     return total;
@@ -291,6 +294,7 @@ static enum b2_status put_tensor(struct convert *c, const struct convert_item *i
     }
     r->n_tensors++;
     r->n_changed += it->type != t->type;
+    r->n_unrotated += it->unfold != NULL;
     r->n_lossy += e.max > 0;
     if (e.max > r->max_error) {
         r->max_error = e.max;

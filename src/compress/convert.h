@@ -31,6 +31,7 @@ struct convert_report {
     uint64_t output_bytes;
     int64_t n_tensors, n_changed; /* written; of them with another type than before */
     int64_t n_lossy;              /* of them with other values than before */
+    int64_t n_unrotated; /* of them rotated back, in F32 before the type is applied */
     double max_error,
         rms_error;  /* over all values; the rms counts unchanged ones too */
     char worst[64]; /* the tensor of max_error; "" when that is 0 */
