@@ -110,12 +110,10 @@ static void min_max(const float *x, float *min, float *max)
 }
 
 /* Codes are never negative here: the shift is part of the value, so that the cut toward
- * zero rounds to nearest. */
+ * zero rounds to nearest. NaN (a spread that passes F32's range) gives the top code. */
 static int to_code(float v, int top)
 {
-    int q = (int)v;
-
-    return q < top ? q : top;
+    return v < (float)top ? (int)v : top;
 }
 
 void quant_q4_0_encode(uint8_t *dst, const float *src, int64_t n_blocks)

@@ -37,6 +37,25 @@ static void test_special_groups(void **state)
     }
 }
 
+/* A group that spans the whole range of F32 keeps its signs and stays finite. */
+static void test_wide_group(void **state)
+{
+    float x[32], y[32];
+    uint8_t block[34];
+
+    (void)state;
+    for (size_t i = 0; i < countof(basic); i++) {
+        for (int k = 0; k < 32; k++)
+            x[k] = k % 2 ? 3.4e38f : -3.4e38f;
+        quant_encode_row(basic[i], block, x, 32);
+        quant_decode_row(basic[i], y, block, 32);
+        for (int k = 0; k < 32; k++)
+            assert_true(isfinite(y[k]));
+        assert_true(y[1] > y[0]);
+        assert_false(quant_scale_fits(basic[i], x, 32, NULL));
+    }
+}
+
 /* The largest value of each type that still fits, and the first that does not. */
 static void test_scale_fits(void **state)
 {
@@ -96,9 +115,8 @@ static void test_lossless(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_golden),
-        cmocka_unit_test(test_special_groups),
-        cmocka_unit_test(test_scale_fits),
+        cmocka_unit_test(test_golden),     cmocka_unit_test(test_special_groups),
+        cmocka_unit_test(test_wide_group), cmocka_unit_test(test_scale_fits),
         cmocka_unit_test(test_lossless),
     };
 
