@@ -221,7 +221,7 @@ static void put_types(struct str *s, const struct inspect *in)
         str_put(
             s,
             "  Q2_0_G128 is type id 42 in the group-128 legacy layout: convert it to "
-            "type 142 with\n  bonsai2 export --format PQ2_0 before running it.\n");
+            "type 142 with\n  bonsai2 export --format gguf-pq2_0 before running it.\n");
 }
 
 static void put_shape(struct str *s, const struct tensor *t)

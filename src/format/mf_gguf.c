@@ -42,7 +42,7 @@ static enum b2_status add_tensors(struct modelfile *mf, int i, struct b2_err *er
         log_line(
             mf->log, LOG_WARN,
             "%s: type id 42 in the group-128 legacy layout; convert it to type 142 "
-            "with: bonsai2 export %s --format PQ2_0 -o OUT.gguf",
+            "with: bonsai2 export %s --format gguf-pq2_0 -o OUT.gguf",
             mf->parts[i].path, mf->path);
     return rc;
 }

@@ -6,3 +6,12 @@ b2_test(test_safetensors SRC unit/test_safetensors.c LIBS b2_format)
 b2_test(test_modelfile SRC unit/test_modelfile.c LIBS b2_format)
 b2_test(test_hf SRC unit/test_hf.c LIBS b2_format)
 b2_test(test_meta SRC unit/test_meta.c LIBS b2_format)
+
+# The command on good and hostile files, seen from outside.
+find_package(Python3 COMPONENTS Interpreter)
+if(Python3_FOUND AND TARGET bonsai2_cli)
+    add_test(NAME cli_inspect
+        COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_inspect.py
+            $<TARGET_FILE:bonsai2_cli> ${CMAKE_CURRENT_SOURCE_DIR}/golden/format)
+    set_tests_properties(cli_inspect PROPERTIES TIMEOUT 60 LABELS cli)
+endif()
