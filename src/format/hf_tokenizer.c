@@ -210,43 +210,64 @@ static enum b2_status set_templates(struct meta *m, const cJSON *config,
 
 /* ---- the vocabulary's keys ---- */
 
+static enum b2_status no_memory(struct b2_err *err)
+{
+    return err_set(err, B2_ENOMEM, "out of memory for tokenizer.json");
+}
+
+/* All token texts as a set; numbers are ids because no text stands twice. */
+static enum b2_status name_tokens(struct names *set, const struct hf_vocab *v,
+                                  struct b2_err *err)
+{
+    for (int64_t i = 0; i < v->n; i++) {
+        enum names_result r = names_add(set, v->tokens[i].data);
+        if (r == NAMES_EXISTS)
+            return err_set(err, B2_EFORMAT, "tokenizer.json: \"%.64s\" has two ids",
+                           v->tokens[i].data);
+        if (r == NAMES_ENOMEM)
+            return no_memory(err);
+    }
+    return B2_OK;
+}
+
+/* Id of the token that a merge "left right" makes; joined is scratch. */
+static enum b2_status merged_id(int64_t *id, const struct names *set,
+                                const struct meta_str *merge, struct str *joined,
+                                struct b2_err *err)
+{
+    const char *space = strchr(merge->data + 1, ' ');
+
+    str_clear(joined);
+    str_putn(joined, merge->data, (size_t)(space - merge->data));
+    str_put(joined, space + 1);
+    if (!str_ok(joined))
+        return no_memory(err);
+    *id = names_find(set, joined->data);
+    return *id >= 0
+               ? B2_OK
+               : err_set(err, B2_EFORMAT,
+                         "tokenizer.json: merge \"%.64s\" makes no token", merge->data);
+}
+
 /* Scores for readers that know no merges here: the earlier a merge makes a token, the
  * higher. Tokens that no merge makes lie below all others. */
 static enum b2_status make_scores(struct hf_vocab *v, struct b2_err *err)
 {
     struct names set = {0};
     struct str joined = {0};
-    enum b2_status rc = B2_OK;
+    enum b2_status rc = name_tokens(&set, v, err);
 
-    v->scores = mem_calloc((size_t)v->n, sizeof *v->scores);
-    for (int64_t i = 0; v->scores && i < v->n; i++) {
-        v->scores[i] = -(float)(v->n_merges + 1);
-        /* Two ids of one text: the set then counts one less, so ids need their order. */
-        enum names_result r = names_add(&set, v->tokens[i].data);
-        if (r == NAMES_EXISTS)
-            rc = err_set(err, B2_EFORMAT, "tokenizer.json: \"%.64s\" has two ids",
-                         v->tokens[i].data);
-        if (r == NAMES_ENOMEM)
-            rc = err_set(err, B2_ENOMEM, "out of memory for tokenizer.json");
-        if (rc)
-            break;
+    if (!rc) {
+        v->scores = mem_calloc((size_t)v->n, sizeof *v->scores);
+        if (!v->scores)
+            rc = no_memory(err);
     }
-    if (!v->scores)
-        rc = err_set(err, B2_ENOMEM, "out of memory for tokenizer.json");
+    for (int64_t i = 0; !rc && i < v->n; i++)
+        v->scores[i] = -(float)(v->n_merges + 1);
     for (int64_t i = v->n_merges - 1; !rc && i >= 0; i--) {
-        const char *s = v->merges[i].data, *space = strchr(s + 1, ' ');
-        str_clear(&joined);
-        str_putn(&joined, s, (size_t)(space - s));
-        str_put(&joined, space + 1);
-        int64_t id = str_ok(&joined) ? names_find(&set, joined.data) : -1;
-        if (!str_ok(&joined))
-            rc = err_set(err, B2_ENOMEM, "out of memory for tokenizer.json");
-        else if (id < 0)
-            rc =
-                err_set(err, B2_EFORMAT,
-                        "tokenizer.json: merge %lld makes \"%.64s\", which is no token",
-                        (long long)i, joined.data);
-        else
+        int64_t id = 0;
+        rc = merged_id(&id, &set, &v->merges[i], &joined, err);
+        if (!rc)
             v->scores[id] = -(float)i;
     }
     str_free(&joined);

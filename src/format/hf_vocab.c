@@ -69,12 +69,15 @@ static enum b2_status count_ids(int64_t *n, const cJSON *vocab, const cJSON *add
     return B2_OK;
 }
 
+static bool is_hex(char c)
+{
+    return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'F');
+}
+
 static bool is_byte_text(const char *s)
 {
-    static const char hex[] = "0123456789ABCDEF";
-
-    return strlen(s) == 6 && strncmp(s, "<0x", 3) == 0 && s[5] == '>' &&
-           memchr(hex, s[3], 16) && memchr(hex, s[4], 16);
+    return strlen(s) == 6 && strncmp(s, "<0x", 3) == 0 && is_hex(s[3]) &&
+           is_hex(s[4]) && s[5] == '>';
 }
 
 static enum b2_status read_tokens(struct hf_vocab *v, const cJSON *vocab, bool spm,
@@ -217,7 +220,7 @@ static enum b2_status read_merges(struct hf_vocab *v, const cJSON *merges,
         size_t n_right = strlen(right), len = n_left + 1 + n_right;
         memcpy(p, left, n_left);
         p[n_left] = ' ';
-        memcpy(p + n_left + 1, right, n_right);
+        memcpy(p + n_left + 1, right, n_right + 1);
         v->merges[v->n_merges++] = (struct meta_str){p, len};
         p += len + 1;
     }

@@ -54,15 +54,20 @@ static int64_t unmap_spaces(char *out, const char *s, size_t n)
     return len;
 }
 
+static int hex_digit(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
 /* The byte of a token text "<0xAB>", -1 if it is another text. */
 static int byte_of_text(const char *s, size_t n)
 {
-    static const char hex[] = "0123456789ABCDEF";
-
     if (n != 6 || memcmp(s, "<0x", 3) != 0 || s[5] != '>')
         return -1;
-    const char *high = memchr(hex, s[3], 16), *low = memchr(hex, s[4], 16);
-    return high && low ? (int)((high - hex) * 16 + (low - hex)) : -1;
+    int high = hex_digit(s[3]), low = hex_digit(s[4]);
+    return high >= 0 && low >= 0 ? high * 16 + low : -1;
 }
 
 static bool is_added(uint8_t attr)
@@ -296,8 +301,8 @@ static void mark_ends(struct tokenizer *t, const struct tok_spec *spec)
         "<|call|>",
         "<|endofprompt|>",
         "<end_of_utterance>",
-        "<\xEF\xBD\x9C"
-        "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>", /* DeepSeek */
+        ("<\xEF\xBD\x9C"
+         "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>"), /* DeepSeek */
     };
 
     for (size_t i = 0; i < countof(names); i++) {

@@ -157,6 +157,15 @@ static void test_qwen_table(void **state)
         str_free(&got);
         tok_ids_free(&ids);
     }
+    const char *pre = NULL;
+    uint32_t pad = 0;
+    assert_int_equal(meta_get_str(d.meta, "tokenizer.ggml.pre", &pre, NULL), B2_OK);
+    assert_string_equal(pre, "qwen2");
+    assert_int_equal(meta_get_u32(d.meta, "tokenizer.ggml.padding_token_id", &pad, NULL),
+                     B2_OK);
+    assert_int_equal(pad, 151643);
+    assert_non_null(meta_find(d.meta, "tokenizer.chat_template"));
+    assert_int_equal(tok_eos(d.t), 151645);
     assert_int_equal(tok_find(d.t, "<|im_end|>"), 151645);
     assert_true(tok_is_end(d.t, 151645));
     tok_data_close(&d);

@@ -36,7 +36,7 @@ static inline int32_t small_add(struct small *s, const char *text, enum tok_attr
                                 float score)
 {
     s->tokens[s->n] = small_text(s, text, strlen(text));
-    s->attrs[s->n] = attr;
+    s->attrs[s->n] = (int32_t)attr;
     s->scores[s->n] = score;
     return (int32_t)s->n++;
 }
