@@ -231,7 +231,7 @@ static int32_t sample(struct sampler *s, int32_t best)
     for (int64_t i = 0; i < n; i++)
         c[i] = (struct cand){exp(((double)s->logits[i] - max) / t), (int32_t)i};
     if (par->top_k > 0 && par->top_k < n) {
-        int64_t k = take_best(c, n, par->top_k, INFINITY);
+        int64_t k = take_best(c, n, par->top_k, (double)INFINITY);
         c += n - k;
         n = k;
     }

@@ -1,0 +1,96 @@
+/*
+ * test_decode_alloc.c - a decode step allocates nothing: every buffer exists before.
+ *
+ * The linker's --wrap sends the allocator's calls of our code here, to be counted.
+ */
+#include "unit/unit.h"
+#include "unit/variant.h"
+
+#include <stdlib.h>
+
+static long n_calls;
+
+void *__real_malloc(size_t n);
+void *__real_calloc(size_t n, size_t size);
+void *__real_realloc(void *p, size_t n);
+void *__real_aligned_alloc(size_t align, size_t n);
+void *__wrap_malloc(size_t n);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_realloc(void *p, size_t n);
+void *__wrap_aligned_alloc(size_t align, size_t n);
+
+void *__wrap_malloc(size_t n)
+{
+    n_calls++;
+    return __real_malloc(n);
+}
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+    n_calls++;
+    return __real_calloc(n, size);
+}
+
+void *__wrap_realloc(void *p, size_t n)
+{
+    n_calls++;
+    return __real_realloc(p, n);
+}
+
+void *__wrap_aligned_alloc(size_t align, size_t n)
+{
+    n_calls++;
+    return __real_aligned_alloc(align, n);
+}
+
+static void steps(bool exact)
+{
+    const struct session_params sp = {.ctx = 96, .batch = 16};
+    const struct sampler_params smp = {.temperature = 0.8f,
+                                       .top_k = 40,
+                                       .top_p = 0.9f,
+                                       .repeat_penalty = 1.1f,
+                                       .penalty_last_n = 8};
+    struct model *m = NULL;
+    struct sampler *s = NULL;
+    struct rig r;
+    int32_t id = 1;
+
+    assert_int_equal(model_open(&m, B2_STORIES, NULL, NULL), B2_OK);
+    assert_int_equal(rig_open(&r, m, 2, exact, &sp, NULL), B2_OK);
+    assert_int_equal(sampler_new(&s, &smp, m->hp.vocab, NULL), B2_OK);
+    assert_true(n_calls > 0); /* the counter is there */
+    n_calls = 0;
+    assert_int_equal(session_sync(r.s, (int32_t[]){1, 403, 407}, 3, NULL, NULL), B2_OK);
+    for (int i = 0; i < 60; i++) {
+        assert_int_equal(sampler_pick(s, session_logits(r.s), &id, NULL), B2_OK);
+        sampler_accept(s, id);
+        assert_int_equal(session_step(r.s, id, NULL), B2_OK);
+    }
+    assert_int_equal(n_calls, 0);
+    sampler_free(s);
+    rig_close(&r);
+    model_close(m);
+}
+
+static void test_default(void **state)
+{
+    (void)state;
+    steps(false);
+}
+
+static void test_exact(void **state)
+{
+    (void)state;
+    steps(true);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_default),
+        cmocka_unit_test(test_exact),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
