@@ -14,6 +14,15 @@
 #define ALWAYS_INLINE inline
 #endif
 
+enum { PREFETCH_BYTES = 1024 };
+
+/* Asks for the bytes that a walk through memory at p will need soon: the processor's own
+ * prefetcher stops at page ends. Reaching past the end of the data never faults. */
+static ALWAYS_INLINE void prefetch_after(const void *p)
+{
+    _mm_prefetch((const char *)((uintptr_t)p + PREFETCH_BYTES), _MM_HINT_T0);
+}
+
 /* LANES of 8: lane[i] += lane[i + 4], then + 2, then + 1. */
 static ALWAYS_INLINE float fold8(__m256 v)
 {

@@ -39,6 +39,7 @@ void unpack_q4_0_avx2(int8_t *code, float *scale, float *min, const uint8_t *src
 {
     (void)min;
     for (int64_t b = 0; b < n / 32; b++, src += 18) {
+        prefetch_after(src);
         scale[2 * b] = scale[2 * b + 1] = f16_at(src);
         store256(code + 32 * b, _mm256_sub_epi8(nibbles(src + 2), _mm256_set1_epi8(8)));
     }
@@ -48,6 +49,7 @@ void unpack_q4_1_avx2(int8_t *code, float *scale, float *min, const uint8_t *src
                       int64_t n)
 {
     for (int64_t b = 0; b < n / 32; b++, src += 20) {
+        prefetch_after(src);
         scale[2 * b] = scale[2 * b + 1] = f16_at(src);
         min[2 * b] = min[2 * b + 1] = -f16_at(src + 2);
         store256(code + 32 * b, nibbles(src + 4));
@@ -79,6 +81,7 @@ void unpack_q5_0_avx2(int8_t *code, float *scale, float *min, const uint8_t *src
 {
     (void)min;
     for (int64_t b = 0; b < n / 32; b++, src += 22) {
+        prefetch_after(src);
         scale[2 * b] = scale[2 * b + 1] = f16_at(src);
         store256(code + 32 * b,
                  _mm256_sub_epi8(five_bits(src + 6, src + 2), _mm256_set1_epi8(16)));
@@ -89,6 +92,7 @@ void unpack_q5_1_avx2(int8_t *code, float *scale, float *min, const uint8_t *src
                       int64_t n)
 {
     for (int64_t b = 0; b < n / 32; b++, src += 24) {
+        prefetch_after(src);
         scale[2 * b] = scale[2 * b + 1] = f16_at(src);
         min[2 * b] = min[2 * b + 1] = -f16_at(src + 2);
         store256(code + 32 * b, five_bits(src + 8, src + 4));
@@ -100,6 +104,7 @@ void unpack_q8_0_avx2(int8_t *code, float *scale, float *min, const uint8_t *src
 {
     (void)min;
     for (int64_t b = 0; b < n / 32; b++, src += 34) {
+        prefetch_after(src);
         scale[2 * b] = scale[2 * b + 1] = f16_at(src);
         store256(code + 32 * b, load256(src + 2));
     }
@@ -112,6 +117,7 @@ void unpack_q1_0_avx2(int8_t *code, float *scale, float *min, const uint8_t *src
 
     (void)min;
     for (int64_t i = 0; i < n; i += 128, src += 18) {
+        prefetch_after(src);
         fill_groups(scale + i / KQ_GROUP, f16_at(src), 128);
         for (int j = 0; j < 4; j++) { /* set: -1 becomes +1; clear: 0 becomes -1 */
             __m256i set = spread_bits(src + 2 + 4 * j);
@@ -150,6 +156,7 @@ void unpack_q2_0_avx2(int8_t *code, float *scale, float *min, const uint8_t *src
 {
     (void)min;
     for (int64_t i = 0; i < n; i += 64, src += 18) {
+        prefetch_after(src);
         _mm_storeu_ps(scale + i / KQ_GROUP, _mm_set1_ps(f16_at(src)));
         unpack_pairs(code + i, src + 2);
     }
@@ -160,6 +167,7 @@ void unpack_q2_0_g128_avx2(int8_t *code, float *scale, float *min, const uint8_t
 {
     (void)min;
     for (int64_t i = 0; i < n; i += 128, src += 34) {
+        prefetch_after(src);
         fill_groups(scale + i / KQ_GROUP, f16_at(src), 128);
         unpack_pairs(code + i, src + 2);
         unpack_pairs(code + i + 64, src + 18);
@@ -173,6 +181,7 @@ void unpack_tq2_0_avx2(int8_t *code, float *scale, float *min, const uint8_t *sr
 
     (void)min;
     for (int64_t i = 0; i < n; i += 256, src += 66) {
+        prefetch_after(src);
         fill_groups(scale + i / KQ_GROUP, f16_at(src + 64), 256);
         for (int half = 0; half < 2; half++) {
             __m256i v = load256(src + 32 * half);
@@ -231,6 +240,7 @@ void unpack_tq1_0_avx2(int8_t *code, float *scale, float *min, const uint8_t *sr
 
     (void)min;
     for (int64_t i = 0; i < n; i += 256, src += 54, code += 256) {
+        prefetch_after(src);
         __m256i w = load256(src);
         __m128i v = load128(src + 32);
         int32_t last;
@@ -254,6 +264,7 @@ void unpack_ptq1_0_avx2(int8_t *code, float *scale, float *min, const uint8_t *s
 
     (void)min;
     for (int64_t i = 0; i < n; i += 128, src += 28, code += 128) {
+        prefetch_after(src);
         /* The 16 bytes in the lower half, the 8 in the upper. */
         __m256i w = _mm256_set_m128i(_mm_loadl_epi64((const __m128i *)(src + 16)),
                                      load128(src));

@@ -31,6 +31,8 @@ void unpack_q2_k_avx2(int8_t *code, float *scale, float *min, const uint8_t *src
     const __m256i three = _mm256_set1_epi8(3);
 
     for (int64_t b = 0; b < n / QK; b++, src += 84, code += QK) {
+        prefetch_after(src);
+        prefetch_after(src + 64);
         float d = f16_at(src + 80), dmin = f16_at(src + 82);
         for (int s = 0; s < SUB16; s++) {
             scale[b * SUB16 + s] = d * (float)(src[s] & 15);
@@ -50,6 +52,8 @@ void unpack_q3_k_avx2(int8_t *code, float *scale, float *min, const uint8_t *src
 
     (void)min;
     for (int64_t b = 0; b < n / QK; b++, src += 110, code += QK) {
+        prefetch_after(src);
+        prefetch_after(src + 64);
         const uint8_t *sc = src + 96;
         float d = f16_at(src + 108);
         __m256i third = load256(src);
@@ -86,6 +90,8 @@ void unpack_q4_k_avx2(int8_t *code, float *scale, float *min, const uint8_t *src
     const __m256i low = _mm256_set1_epi8(15);
 
     for (int64_t b = 0; b < n / QK; b++, src += 144, code += QK) {
+        prefetch_after(src);
+        prefetch_after(src + 64);
         k4_scales(scale + b * SUB16, min + b * SUB16, src + 4, f16_at(src),
                   f16_at(src + 2));
         for (int i = 0; i < SUB32; i++) {
@@ -101,6 +107,8 @@ void unpack_q5_k_avx2(int8_t *code, float *scale, float *min, const uint8_t *src
     const __m256i low = _mm256_set1_epi8(15), sixteen = _mm256_set1_epi8(16);
 
     for (int64_t b = 0; b < n / QK; b++, src += 176, code += QK) {
+        prefetch_after(src);
+        prefetch_after(src + 64);
         __m256i high = load256(src + 16);
         k4_scales(scale + b * SUB16, min + b * SUB16, src + 4, f16_at(src),
                   f16_at(src + 2));
@@ -122,6 +130,8 @@ void unpack_q6_k_avx2(int8_t *code, float *scale, float *min, const uint8_t *src
 
     (void)min;
     for (int64_t b = 0; b < n / QK; b++, src += 210, code += QK) {
+        prefetch_after(src);
+        prefetch_after(src + 64);
         float d = f16_at(src + 208);
         for (int s = 0; s < SUB16; s++)
             scale[b * SUB16 + s] = d * (float)(int8_t)src[192 + s];
