@@ -11,8 +11,7 @@ set(B2_OOM_TESTS
     test_hparams test_weights test_session test_sampler test_plan
     test_textset test_logprob test_divergence
     test_recipe test_ternarise test_fit test_budget
-    test_rotation test_generate test_api test_backend test_backend_matmul
-    test_hf_tokenizer test_tok_spm)
+    test_rotation test_generate test_api test_backend test_backend_matmul)
 
 function(b2_oom name)
     add_executable(oom_${name} oom/oom.c)
