@@ -3,6 +3,7 @@
  */
 #include "format/hf.h"
 #include "format/json.h"
+#include "format/sniff.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -339,8 +340,11 @@ static enum b2_status translate(struct meta *m, struct hf_model *model,
 static enum b2_status parse_object(cJSON **out, const char *json, size_t n,
                                    const char *file, struct b2_err *err)
 {
+    const char *mistake = sniff_mistake(json, n);
     enum b2_status rc;
 
+    if (mistake)
+        return err_set(err, B2_EFORMAT, "%s: %s", file, mistake);
     if (n > HF_CONFIG_MAX)
         return err_set(err, B2_EUNSUP, "%s has %zu bytes, at most %d are read", file, n,
                        HF_CONFIG_MAX);
