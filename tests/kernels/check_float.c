@@ -266,7 +266,8 @@ static void check_sincos(struct kt *t)
 
 static void check_sincos_edges(struct kt *t)
 {
-    static const double out_of_range[] = {NAN, INFINITY, -INFINITY, 1e300, -0x1p50};
+    static const double out_of_range[] = {(double)NAN, HUGE_VAL, -HUGE_VAL, 1e300,
+                                          -0x1p50};
     float s, c;
 
     kernel_sincos(&s, &c, 0.0);
