@@ -45,6 +45,7 @@ static void write_source(const struct source *s, const char *path)
     uint64_t bytes;
     float embed[64];
 
+    assert_non_null(m);
     must(meta_set_str(m, "general.architecture", "llama", &err), &err);
     must(meta_set_u32(m, "general.file_type", 999, &err), &err);
     must(gguf_out_open(&o, path, true, m, &err), &err);

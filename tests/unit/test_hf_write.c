@@ -60,6 +60,7 @@ static double compare(const char *path_a, const char *path_b)
         int64_t n = tensor_count(t);
         float *x = mem_calloc((size_t)n, sizeof *x),
               *y = mem_calloc((size_t)n, sizeof *y);
+        assert_true(x && y);
         quant_decode_row(t->type, x, t->data, n);
         quant_decode_row(u->type, y, u->data, n);
         for (int64_t j = 0; j < n; j++)
@@ -197,6 +198,7 @@ static void test_unfold(void **state)
     snprintf(file, sizeof file, "%s/rotated.gguf", s.dir);
     snprintf(copy, sizeof copy, "%s/copy.gguf", s.dir);
     rotation = rotate_new(32, 7);
+    assert_non_null(rotation);
     must(rotate_add_width(rotation, 64, &err), &err);
     must(variant_write(file, &v, &err), &err);
     assert_true(compare(B2_STORIES, file) > 0.1);
@@ -364,6 +366,7 @@ static struct meta *byte_level(const char *pre, bool add_bos)
     struct meta *m = meta_new(1 << 20);
     struct b2_err err = {0};
 
+    assert_non_null(m);
     must(meta_set_str(m, "tokenizer.ggml.model", "gpt2", &err), &err);
     must(meta_set_str(m, "tokenizer.ggml.pre", pre, &err), &err);
     must(meta_set_strs(m, "tokenizer.ggml.tokens", tokens, countof(tokens), &err),
@@ -405,6 +408,7 @@ static void test_byte_level(void **state)
         const struct meta_str *a, *b;
         uint64_t n, k;
         bool bos;
+        assert_non_null(got);
         must(hf_write_vocab_read(&v, m, &err), &err);
         must(hf_write_vocab_json(&s, &v, &err), &err);
         must(hf_tokenizer_meta(got, s.data, s.len, NULL, 0, 0, &err), &err);
