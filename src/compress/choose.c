@@ -322,7 +322,7 @@ enum b2_status choose_allocate(struct choose *c, uint64_t max_bytes, bool in_fil
         for (int k = 0; k < it->n_candidates; k++)
             units[i].choice[k] = (struct budget_choice){
                 .bytes = cost(it, &it->candidate[k], in_file),
-                .damage = it->candidate[k].error * prior,
+                .damage = role_damage(it->candidate[k].error) * prior,
             };
     }
     enum b2_status rc = budget_allocate(units, c->n, max_bytes, err);

@@ -294,7 +294,8 @@ enum b2_status fit_row(enum dtype t, void *dst, const float *src, int64_t n,
 {
     const struct dtype_info *info = dtype_info(t);
     bool ternary = (info->flags & DTF_TERNARY) != 0;
-    int64_t step = info->block == 1 ? MAX_BLOCK : info->block;
+    int64_t block = info->block; /* weights */
+    int64_t step = block <= 1 ? MAX_BLOCK : block;
     uint8_t *out = dst;
     float decoded[MAX_BLOCK];
 
@@ -321,7 +322,7 @@ enum b2_status fit_row(enum dtype t, void *dst, const float *src, int64_t n,
             stat->zero_groups++;
             stat->underflows += energy > 0.0;
         }
-        out += (int64_t)(len / info->block) * info->bytes;
+        out += (block <= 1 ? len : 1) * (int64_t)info->bytes;
     }
     return B2_OK;
 }

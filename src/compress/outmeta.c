@@ -122,8 +122,11 @@ static enum b2_status set_rotation_keys(struct meta *m, const struct choose *c,
         return B2_OK;
     used = rotate_new(rotate_block(c->rotate), c->recipe->seed);
     names = mem_calloc((size_t)c->n, sizeof *names);
-    if (!used || !names)
-        rc = err_set(err, B2_ENOMEM, "rotation keys: out of memory");
+    if (!used || !names) {
+        rotate_free(used);
+        mem_free(names);
+        return err_set(err, B2_ENOMEM, "rotation keys: out of memory");
+    }
     for (int64_t i = 0; i < c->n && !rc; i++) {
         const struct choose_item *it = &c->item[i];
         if (!choose_picked(it)->fold)

@@ -40,4 +40,9 @@ bool role_foldable(enum role r);
  * up = 1. n_layers counts the blocks; tied: the embedding is also the head. */
 double role_prior(enum role r, int layer, int n_layers, bool tied);
 
+/* What a relative squared error does, against a small one: it grows faster than the
+ * error, since the layers behind magnify what they get. Fitted to an embedding in 5.5,
+ * 4.5 and 2.25 bits (errors .0028, .011, .27; divergence .029, .123, 15). */
+double role_damage(double error);
+
 #endif

@@ -64,14 +64,15 @@ static void round_rows(void *ctx, int64_t begin, int64_t end, int thread)
 static enum b2_status name_row(struct batch *b, int64_t r, struct b2_err *err)
 {
     const struct choose_candidate *cand = choose_picked(b->it);
-    const uint8_t *src = b->it->t->data + (b->first + r) * b->src_row_bytes;
+    long long row = b->first + r;
+    const uint8_t *src = b->it->t->data + row * b->src_row_bytes;
 
     quant_decode_row(b->it->t->type, b->row, src, b->width);
     if (cand->fold)
         rotate_fold_row(b->c->rotate, b->row, b->width);
     enum b2_status rc = fit_row(cand->type, b->out, b->row, b->width,
                                 b->c->recipe->ternary_rule, &b->stat[0], err);
-    err_wrap(err, "tensor %s: row %lld", b->it->t->name, (long long)(b->first + r));
+    err_wrap(err, "tensor %s: row %lld", b->it->t->name, row);
     return rc;
 }
 

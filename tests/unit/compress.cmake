@@ -5,3 +5,18 @@ b2_test(test_fit SRC unit/test_fit.c LIBS b2_compress)
 b2_test(test_rotate_fold SRC unit/test_rotate_fold.c LIBS b2_compress)
 b2_test(test_budget SRC unit/test_budget.c LIBS b2_compress)
 b2_test(test_pipeline SRC unit/test_pipeline.c unit/tiny_model.c LIBS b2_compress)
+
+# The command itself, killed and resumed (e2e/), on a tiny and on the real model.
+add_executable(tiny_model unit/tiny_model.c)
+target_include_directories(tiny_model PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
+target_compile_definitions(tiny_model PRIVATE TINY_MODEL_MAIN)
+target_link_libraries(tiny_model PRIVATE b2_format)
+add_test(NAME e2e_compress_resume
+    COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/e2e/test_compress_resume.sh
+        $<TARGET_FILE:bonsai2_cli> tiny:$<TARGET_FILE:tiny_model>)
+set_tests_properties(e2e_compress_resume PROPERTIES TIMEOUT 120 LABELS e2e)
+add_test(NAME model_compress_real
+    COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/e2e/test_compress_real.sh
+        $<TARGET_FILE:bonsai2_cli>)
+set_tests_properties(model_compress_real PROPERTIES
+    SKIP_RETURN_CODE 77 TIMEOUT 600 LABELS model)
