@@ -10,7 +10,7 @@ set(B2_OOM_TESTS
     test_utf8 test_tok_bpe test_tok_spm test_hf_tokenizer
     test_hparams test_weights test_session test_sampler test_plan
     test_textset test_logprob test_divergence
-    test_recipe test_ternarise test_fit test_budget
+    test_recipe test_ternarise test_fit test_budget test_convert test_hf_write
     test_rotation test_generate test_api test_backend test_backend_matmul)
 
 function(b2_oom name)
