@@ -32,12 +32,13 @@ void meta_free(struct meta *m)
     mem_free(m);
 }
 
-/* n bytes aligned to 8; large pieces get their own place in the arena. */
+/* n bytes (at least one, so that a pointer comes out) aligned to 8; large pieces get
+ * their own place in the arena. */
 static void *take(struct meta *m, size_t n)
 {
     if (n > CHUNK / 4)
         return arena_calloc(m->arena, n, 1);
-    n = (size_t)align_up_u64(n, 8);
+    n = (size_t)align_up_u64(n ? n : 1, 8);
     if (n > m->chunk_left) {
         uint8_t *chunk = arena_calloc(m->arena, CHUNK, 1);
         if (!chunk)

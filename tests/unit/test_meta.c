@@ -161,6 +161,21 @@ static void test_arrays(void **state)
     meta_free(m);
 }
 
+/* An empty array as the very first value: there is a place for nothing, too. */
+static void test_empty_array(void **state)
+{
+    struct meta *m = fresh();
+    struct b2_err err = {0};
+    const struct meta_str *strs = NULL;
+    uint64_t n = 7;
+
+    (void)state;
+    assert_int_equal(meta_set_strs(m, "s", NULL, 0, &err), B2_OK);
+    assert_int_equal(meta_get_strs(m, "s", &strs, &n, &err), B2_OK);
+    assert_true(strs && n == 0);
+    meta_free(m);
+}
+
 /* Order of setting, replacing in place, removing, copying all to another meta. */
 static void test_order(void **state)
 {
@@ -249,10 +264,11 @@ static void test_shown_names(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_integers), cmocka_unit_test(test_other_types),
-        cmocka_unit_test(test_defaults), cmocka_unit_test(test_arrays),
-        cmocka_unit_test(test_order),    cmocka_unit_test(test_limit),
-        cmocka_unit_test(test_names),    cmocka_unit_test(test_shown_names),
+        cmocka_unit_test(test_integers),    cmocka_unit_test(test_other_types),
+        cmocka_unit_test(test_defaults),    cmocka_unit_test(test_arrays),
+        cmocka_unit_test(test_empty_array), cmocka_unit_test(test_order),
+        cmocka_unit_test(test_limit),       cmocka_unit_test(test_names),
+        cmocka_unit_test(test_shown_names),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
