@@ -13,3 +13,5 @@ b2_e2e(e2e_install TIMEOUT 120 COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/e2e/test_inst
     ${CMAKE_BINARY_DIR} ${CMAKE_SOURCE_DIR} ${B2_STORIES} ${CMAKE_C_COMPILER} "${CMAKE_C_FLAGS}")
 b2_e2e(e2e_folder TIMEOUT 60 COMMAND Python3::Interpreter
     ${CMAKE_CURRENT_SOURCE_DIR}/e2e/test_folder.py $<TARGET_FILE:bonsai2_cli> ${B2_STORIES})
+b2_e2e(e2e_folder_real TIMEOUT 240 COMMAND Python3::Interpreter
+    ${CMAKE_CURRENT_SOURCE_DIR}/e2e/test_folder.py $<TARGET_FILE:bonsai2_cli>)

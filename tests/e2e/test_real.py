@@ -2,8 +2,7 @@
 
     test_real.py BONSAI2
 
-Wants the real model (B2_MODEL_SMOLLM2, or where tools/fetch_model.sh puts it): a small
-one would be done before the signal comes.
+A small model would be done before the signal comes.
 """
 import json
 import os
@@ -13,20 +12,10 @@ import subprocess
 import sys
 import time
 
+from real_model import find_model
+
 GREEDY = pathlib.Path(__file__).parent.parent / "golden" / "model" / "greedy.json"
 PROGRAM = sys.argv[1]
-
-
-def find_model():
-    env = os.environ.get
-    folder = env("B2_CACHE") or os.path.join(
-        env("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "bonsai2")
-    path = env("B2_MODEL_SMOLLM2") or os.path.join(
-        folder, "SmolLM2-135M-Instruct.Q4_1.gguf")
-    if not os.path.exists(path):
-        print("skipped: the model is not in the cache: run tools/fetch_model.sh")
-        sys.exit(77)
-    return path
 
 
 def run_json(model, *args):
