@@ -26,7 +26,7 @@ static double damage_of(const struct budget_unit *u, int n, uint64_t *bytes)
 static double brute_force(const struct budget_unit *units, int n, uint64_t max_bytes)
 {
     struct budget_unit u[MAX_UNITS];
-    double best = INFINITY;
+    double best = HUGE_VAL;
     int64_t total = 1;
 
     memcpy(u, units, (size_t)n * sizeof *u);
@@ -104,7 +104,7 @@ static void test_monotone(void **state)
 {
     static struct budget_unit u[300];
     struct rng rng = rng_make(42);
-    double last = INFINITY;
+    double last = HUGE_VAL;
 
     (void)state;
     for (size_t i = 0; i < countof(u); i++) {

@@ -110,7 +110,7 @@ static void test_near_the_best_scale(void **state)
         make_row(x, trial % 2, &rng);
         assert_int_equal(fit_row(DT_Q4_0, fit, x, 32, TERNARISE_LS, &stat, NULL),
                          B2_OK);
-        double amax = 0.0, best = INFINITY;
+        double amax = 0.0, best = HUGE_VAL;
         for (int i = 0; i < 32; i++)
             amax = fabs((double)x[i]) > amax ? fabs((double)x[i]) : amax;
         for (int s = 1; s <= 4000; s++) {

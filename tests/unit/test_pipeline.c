@@ -131,7 +131,7 @@ static void test_same_for_any_threads(void **state)
                                         .output = out,
                                         .recipe = &r,
                                         .force = true,
-                                        .env = {pool}};
+                                        .env = {.pool = pool}};
             struct report report;
             struct b2_err err = {0};
             if (pipeline_run(&report, &p, &err))
@@ -298,7 +298,7 @@ static void test_budgets(void **state)
     struct b2_err err = {0};
     struct recipe r = recipe_of("1000", NULL, NULL);
     uint64_t smallest = 0;
-    double last_damage = INFINITY;
+    double last_damage = HUGE_VAL;
 
     (void)state;
     make_source(&(struct tiny_params){.seed = 6});
@@ -312,7 +312,7 @@ static void test_budgets(void **state)
         /* The recipe with the budget is in the file: one digit more, 32 bytes at most. */
         r.budget_bytes = smallest + 32;
         compress_ok(&r, NULL);
-        last_damage = INFINITY;
+        last_damage = HUGE_VAL;
         for (int step = 0; step <= 12; step += 3) {
             struct report report;
             uint64_t size;

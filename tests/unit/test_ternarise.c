@@ -25,7 +25,7 @@ static double error_of(const float *w, const int8_t *codes, double scale, int n)
 /* The least error over all 3^n codes, each with its best real scale. */
 static double brute_force(const float *w, int n)
 {
-    double best = INFINITY;
+    double best = HUGE_VAL;
     int total = 1;
 
     for (int i = 0; i < n; i++)
