@@ -144,8 +144,13 @@ enum b2_status tiny_model_write(const char *path, const struct tiny_params *p,
     struct meta *m = meta_new(1 << 20);
     struct gguf_out *out = NULL;
     struct rng rng = rng_make(p->seed);
-    enum b2_status rc =
-        list && m ? set_keys(m, p, err) : err_set(err, B2_ENOMEM, "memory");
+
+    if (!list || !m) {
+        meta_free(m);
+        mem_free(list);
+        return err_set(err, B2_ENOMEM, "tiny model: out of memory");
+    }
+    enum b2_status rc = set_keys(m, p, err);
     int n = rc ? 0 : list_tensors(list, p);
 
     if (!rc)
