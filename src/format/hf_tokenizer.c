@@ -255,20 +255,20 @@ static enum b2_status make_scores(struct hf_vocab *v, struct b2_err *err)
 {
     struct names set = {0};
     struct str joined = {0};
-    enum b2_status rc = name_tokens(&set, v, err);
+    float *scores = mem_calloc((size_t)v->n, sizeof *scores);
+    enum b2_status rc;
 
-    if (!rc) {
-        v->scores = mem_calloc((size_t)v->n, sizeof *v->scores);
-        if (!v->scores)
-            rc = no_memory(err);
-    }
+    v->scores = scores; /* freed with v */
+    if (!scores)
+        return no_memory(err);
+    rc = name_tokens(&set, v, err);
     for (int64_t i = 0; !rc && i < v->n; i++)
-        v->scores[i] = -(float)(v->n_merges + 1);
+        scores[i] = -(float)(v->n_merges + 1);
     for (int64_t i = v->n_merges - 1; !rc && i >= 0; i--) {
         int64_t id = 0;
         rc = merged_id(&id, &set, &v->merges[i], &joined, err);
         if (!rc)
-            v->scores[id] = -(float)i;
+            scores[id] = -(float)i;
     }
     str_free(&joined);
     names_free(&set);

@@ -66,7 +66,7 @@ static bool lookup(const struct tokenizer *t, const char *text, const struct tok
         return false;
     int32_t id = tok_table_find(&t->table, t->bytes, text + l->off,
                                 (size_t)l->len + (size_t)r->len);
-    if (id < 0 || (t->attr[id] != TOK_NORMAL && t->attr[id] != TOK_USER))
+    if (id < 0 || t->attr[id] != TOK_NORMAL) /* added tokens are not merged together */
         return false;
     out->key = score_key(t->score[id], left);
     out->id = id;

@@ -192,7 +192,7 @@ static enum b2_status spm_gap(struct enc *e, const char *s, size_t n, bool first
         const char *c = e->gap.data + i;
         (void)utf8_next(c, e->gap.len - i, &used);
         int32_t id = tok_table_find(&t->table, t->bytes, c, used);
-        bool plain = id >= 0 && (t->attr[id] == TOK_NORMAL || t->attr[id] == TOK_USER);
+        bool plain = id >= 0 && t->attr[id] == TOK_NORMAL;
         tok_merge_push(&e->work, i, used, plain ? id : -1);
         i += used;
     }

@@ -92,6 +92,29 @@ static void from_json(struct tok_data *d, const char *json, size_t n,
         fail_msg("%s", err.msg);
 }
 
+/* Gemma's terms forbid to store its vocabulary here: its file may be in the cache that
+ * tools/ fill, as gemma-3-270m-q4_k_m.gguf. */
+static bool from_cache(struct tok_data *d)
+{
+    const char *cache = getenv("B2_CACHE"), *xdg = getenv("XDG_CACHE_HOME");
+    const char *home = getenv("HOME");
+    struct file_map map;
+
+    if (cache && *cache)
+        snprintf(path_buf, sizeof path_buf, "%s/", cache);
+    else if (xdg && *xdg)
+        snprintf(path_buf, sizeof path_buf, "%s/bonsai2/", xdg);
+    else
+        snprintf(path_buf, sizeof path_buf, "%s/.cache/bonsai2/", home ? home : "");
+    strncat(path_buf, "gemma-3-270m-q4_k_m.gguf",
+            sizeof path_buf - strlen(path_buf) - 1);
+    if (file_map(&map, path_buf, NULL))
+        return false;
+    from_gguf(d, (const char *)map.data, map.size);
+    file_unmap(&map);
+    return true;
+}
+
 bool tok_data_open(struct tok_data *d, const char *name)
 {
     size_t n = 0, n_config = 0;
@@ -99,6 +122,8 @@ bool tok_data_open(struct tok_data *d, const char *name)
     char shared[128];
 
     *d = (struct tok_data){0};
+    if (strcmp(name, "gemma") == 0)
+        return from_cache(d);
     if (data) {
         from_gguf(d, data, n);
         mem_free(data);

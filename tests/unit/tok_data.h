@@ -13,8 +13,9 @@ struct tok_data {
 };
 
 /* "gpt-2", "phi-3", "falcon", "smollm2" (GGUF), "qwen3", "spm_llama", … (tokenizer.json)
- * from the goldens; "deepseek_v3" and "gpt-oss" from the shared data. Fails the test
- * on an error. False: the file is not there (only possible for the last two). */
+ * from the goldens; "deepseek_v3" and "gpt-oss" from the shared data; "gemma" from the
+ * cache of models. Fails the test on an error. False: the file is not there (only
+ * possible for the last three). */
 bool tok_data_open(struct tok_data *d, const char *name);
 void tok_data_close(struct tok_data *d);
 

