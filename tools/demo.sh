@@ -10,27 +10,29 @@ cd "$(dirname "$0")/.."
 model=${1:?usage: demo.sh MODEL}
 bonsai2=${B2_PROGRAM:-build/release/bonsai2}
 text=examples/text/austen.txt
-ctx=256 chunks=6
+ctx=256 chunks=4
 question='What is the capital of France?'
 prompt=$'<|im_start|>user\n'$question$'<|im_end|>\n<|im_start|>assistant\n'
 out=build/demo
 start_s=$SECONDS
 
-# The ladder: name, what it is, the options of compress.
-rungs=(4bit mix-a mix-b ternary rotated)
+# The ladder: name, what it is, the options of compress. Norms and biases stay as they are.
+rungs=(88MB 4bit mix-a mix-b ternary rotated)
 declare -A what=(
-    [4bit]='4 bits in every linear layer'
-    [mix-a]='a budget of 72 MB: 4 bits and ternary, as errors say'
-    [mix-b]='a budget of 58 MB: mostly ternary'
-    [ternary]='every linear layer ternary, least squares'
-    [rotated]='the same, rotated first (block Hadamard)'
+    [88MB]='a budget of 88 MB: 4 and 5 bits, chosen per tensor'
+    [4bit]='4 bits everywhere (Q4_0)'
+    [mix-a]='4 bits; ffn_up of ten middle layers ternary'
+    [mix-b]='4 bits; ffn_up and ffn_gate of these ten ternary'
+    [ternary]='every linear layer ternary, embedding 4 bits'
+    [rotated]='the same, rotated before rounding (Hadamard)'
 )
 declare -A options=(
-    [4bit]='--rule *=Q4_0 --rule token_embd.weight=keep'
-    [mix-a]='--budget 72MB'
-    [mix-b]='--budget 58MB'
-    [ternary]='--rule *=ternary --rule token_embd.weight=keep'
-    [rotated]='--rule *=ternary --rule token_embd.weight=keep --rotate auto'
+    [88MB]='--budget 88MB'
+    [4bit]='--rule *=Q4_0'
+    [mix-a]='--rule *=Q4_0 --rule blk.1[0-9].ffn_up.weight=ternary'
+    [mix-b]='--rule *=Q4_0 --rule blk.1[0-9].ffn_[ug]*.weight=ternary'
+    [ternary]='--rule *=ternary --rule token_embd.weight=Q4_0'
+    [rotated]='--rule *=ternary --rule token_embd.weight=Q4_0 --rotate auto'
 )
 
 bold='' plain=''
@@ -67,6 +69,7 @@ heading "2. Compress: a ladder of smaller files"
 for r in "${rungs[@]}"; do
     file=$out/$r.gguf
     began=$SECONDS
+    printf '  %-9s %-52s ' "$r" "${what[$r]}"
     made_by="$program_sha $model ${options[$r]}"
     if [ -f "$file" ] && [ "$(cat "$file.made-by" 2>/dev/null)" = "$made_by" ]; then
         note='was there'
@@ -77,7 +80,7 @@ for r in "${rungs[@]}"; do
         note="$((SECONDS - began)) s"
     fi
     json "inspect-$r" inspect "$file"
-    printf '  %-9s %-55s %s\n' "$r" "${what[$r]}" "$note"
+    echo "$note"
 done
 
 heading "3. Measure: what the smaller files lose"
@@ -118,10 +121,10 @@ done
 
 cat <<EOF
 
-  What this shows: down to about 4 bits almost nothing is lost. From there each megabyte
-  costs more, and rounding every layer to -1, 0, +1 in one shot, with nothing to repair
-  the error, leaves a model of this size that does not talk. That is the honest start:
-  error compensation and distillation are what brings ternary models back.
+  What this shows: a little below the original almost nothing is lost. From there each
+  megabyte costs more, and rounding every layer to -1, 0, +1 in one shot, with nothing to
+  repair the error, leaves a model of this size that does not talk. That is the honest
+  start of the road: error compensation and distillation bring ternary models back.
 
   The files are in $out/. To go on:
     $bonsai2 run -m $out/4bit.gguf -p "Once upon a time" -n 64
