@@ -13,3 +13,12 @@ foreach(part 1 2 3)
     set_tests_properties(test_tok_speed_${part} PROPERTIES TIMEOUT 300 LABELS unit)
 endforeach()
 b2_test(test_hf_tokenizer SRC unit/test_hf_tokenizer.c LIBS b2_model)
+
+# The command, seen from outside.
+find_package(Python3 COMPONENTS Interpreter)
+if(Python3_FOUND AND TARGET bonsai2_cli)
+    add_test(NAME cli_tokenize
+        COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_tokenize.py
+            $<TARGET_FILE:bonsai2_cli> ${CMAKE_CURRENT_SOURCE_DIR}/golden/tokenizer)
+    set_tests_properties(cli_tokenize PROPERTIES TIMEOUT 60 LABELS cli)
+endif()
