@@ -15,7 +15,7 @@ case "${1:-}" in
 --tidy)
     cmake --preset clang >/dev/null || exit 1
     printf '%s\n' "${files[@]}" | grep -E '^(src|examples)/.*\.c$' | grep -v '/arm/' |
-        xargs -P "$(nproc)" -n 4 clang-tidy -p build/clang --quiet 2>/dev/null || rc=1
+        xargs -P "$(nproc)" -n 1 clang-tidy -p build/clang --quiet 2>/dev/null || rc=1
     [ $rc -eq 0 ] && echo "clang-tidy: clean"
     exit $rc
     ;;

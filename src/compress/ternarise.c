@@ -12,6 +12,7 @@
 
 #include "tensor/f16.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -124,6 +125,7 @@ bool ternarise_group(int8_t *codes, float *scale, const float *w, int n,
     double sum = 0.0, s = 0.0, cut = 0.0;
     bool equal_passes = rule == TERNARISE_THRESHOLD;
 
+    assert(n > 0 && n <= TERNARISE_MAX_GROUP);
     for (int i = 0; i < n; i++) {
         mag[i] = fabsf(w[i]);
         sum += (double)mag[i];
