@@ -101,9 +101,10 @@ static enum b2_status cut_text(struct eval *e, struct b2_err *err)
     size_t n = 0;
     enum b2_status rc = file_read_all(&text, &n, e->text, TEXT_MAX_BYTES, err);
 
-    if (!rc)
-        rc = textset_make(&e->set, e->cand.model->tok, text, n, conv, e->ctx, e->chunks,
-                          err);
+    if (rc)
+        return rc;
+    rc = textset_make(&e->set, e->cand.model->tok, text, n, conv, e->ctx, e->chunks,
+                      err);
     if (!rc && e->kld && e->cand.model->hp.vocab == e->base.model->hp.vocab) {
         rc = textset_make(&other, e->base.model->tok, text, n, conv, e->ctx, e->chunks,
                           err);
