@@ -38,8 +38,18 @@ for threads in 1 2 7; do
     [ "$(sum "$dir/t.gguf")" = "$want" ] || fail "$threads threads give other bytes"
 done
 
-# Killed at random moments, until a run gets through; later rounds kill more often. The
-# part of a run that a kill leaves behind is never taken for the whole.
+# Waits until process $1 has written $2 pieces of $3, or has ended.
+await_pieces() {
+    while kill -0 "$1" 2>/dev/null; do
+        n=$(find "$3.b2work" -maxdepth 1 -name '*.piece' 2>/dev/null | wc -l)
+        [ "$n" -ge "$2" ] && return
+        sleep 0.01
+    done
+}
+
+# Each round kills once as soon as some pieces are there, then at random moments, later
+# rounds more often. The part of a run that a kill leaves behind is never taken for the
+# whole.
 resumed=0
 for ((round = 1; round <= rounds; round++)); do
     rm -f "$dir/k.gguf"
@@ -47,7 +57,11 @@ for ((round = 1; round <= rounds; round++)); do
         "$bin" compress "${args[@]}" -o "$dir/k.gguf" >"$dir/out" 2>"$dir/err" &
         pid=$!
         us=$((took * (20 + RANDOM % 75) / 100))
-        sleep "$((us / 1000000)).$(printf %06d $((us % 1000000)))"
+        if [ $kill -eq 0 ]; then
+            await_pieces $pid $((1 + RANDOM % 5)) "$dir/k.gguf"
+        else
+            sleep "$((us / 1000000)).$(printf %06d $((us % 1000000)))"
+        fi
         kill -9 $pid 2>/dev/null
         wait $pid 2>/dev/null
         [ -f "$dir/k.gguf" ] && break # it was faster than the kill

@@ -19,4 +19,4 @@ add_test(NAME model_compress_real
     COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/e2e/test_compress_real.sh
         $<TARGET_FILE:bonsai2_cli>)
 set_tests_properties(model_compress_real PROPERTIES
-    SKIP_RETURN_CODE 77 TIMEOUT 600 LABELS model)
+    SKIP_RETURN_CODE 77 TIMEOUT 900 LABELS model)
