@@ -235,7 +235,12 @@ static enum b2_status name_chain(struct hf_split *out, const struct chain *c,
             out->pre = "smaug-bpe"; /* the same pattern without the short cut */
         return B2_OK;
     }
-    return refuse("the pre-tokenizer pattern", c->n > 0 ? c->step[0] : NULL, err);
+    const char *longest = c->n > 0 ? c->step[0] : NULL; /* the one that tells most */
+    for (int i = 1; i < c->n; i++) {
+        if (strlen(c->step[i]) > strlen(longest))
+            longest = c->step[i];
+    }
+    return refuse("the pre-tokenizer pattern", longest, err);
 }
 
 enum b2_status hf_split_read(struct hf_split *out, const cJSON *root,
