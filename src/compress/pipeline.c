@@ -392,9 +392,11 @@ static enum b2_status run_stages(struct pipeline *pl, struct report *r,
         rc = choose_prepare(&pl->c, pl->mf, p->recipe, err);
     if (rc)
         return rc;
+    struct scan_env env = p->env;
+    env.measure_all = p->dry_run;
     double start_s = clock_s();
     begin_stage(pl, "scan");
-    rc = scan_run(&pl->c, pl->mf, &p->env, err);
+    rc = scan_run(&pl->c, pl->mf, &env, err);
     report_add_stage(r, "scan", clock_s() - start_s, modelfile_bytes(pl->mf));
     if (!rc) {
         start_s = clock_s();

@@ -158,12 +158,12 @@ static void free_pass(struct pass *p)
     mem_free(p->encoded);
 }
 
-/* measure: several candidates are to be compared. False: out of memory. */
+/* Rows are measured where candidates are to be compared. False: out of memory. */
 static bool make_pass(struct pass *p, const struct choose *c,
-                      const struct choose_item *it, const struct pool *pool)
+                      const struct choose_item *it, const struct scan_env *env)
 {
-    size_t threads = pool ? (size_t)pool_threads(pool) : 1;
-    bool measure = it->n_candidates > 1;
+    size_t threads = env->pool ? (size_t)pool_threads(env->pool) : 1;
+    bool measure = it->n_candidates > 1 || env->measure_all;
 
     *p = (struct pass){.c = c, .it = it, .width = it->t->ne[0]};
     p->rows = tensor_rows(it->t);
@@ -195,7 +195,7 @@ static enum b2_status scan_tensor(struct choose *c, struct choose_item *it,
     rc = modelfile_load(mf, it->index, err);
     if (rc)
         return rc;
-    if (make_pass(&p, c, it, env->pool)) {
+    if (make_pass(&p, c, it, env)) {
         pool_run(env->pool, scan_rows, &p, p.rows, CHUNK_ROWS);
         rc = judge_rows(&p, err);
         if (!rc && p.stat)

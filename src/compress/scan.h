@@ -18,6 +18,7 @@ struct scan_env {
     struct progress *progress;    /* counts values; NULL: silent */
     bool (*cancelled)(void *ctx); /* NULL: never */
     void *ctx;
+    bool measure_all; /* also tensors that are decided: for a dry run's report */
 };
 
 /* Fills the candidates' errors of c. B2_EFORMAT: NaN or infinity; B2_EUNSUP: a value
