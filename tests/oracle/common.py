@@ -102,5 +102,12 @@ class Checks:
         self.less(what + ", gap where the top token differs (%d of %d)"
                   % (len(rows), len(ours)), max(gaps, default=0.0), 2 * bound)
 
+    def perplexity(self, what, ours, nll):
+        """ours: the object of `eval ppl --json`; nll: the other program's losses."""
+        theirs = float(np.exp(np.mean(nll)))
+        self.true(what + ", %d tokens scored" % len(nll), ours["n_tokens"] == len(nll))
+        self.less(what + ", perplexity %.4f against %.4f, relative difference"
+                  % (ours["ppl"], theirs), abs(ours["ppl"] / theirs - 1), 5e-3)
+
     def done(self):
         sys.exit(1 if self.failed else 0)
