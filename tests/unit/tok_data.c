@@ -70,12 +70,19 @@ char *tok_data_read(const char *path, size_t *n)
     return file_read_all(&data, n, path, MAX_BYTES, NULL) ? NULL : data;
 }
 
-static void from_gguf(struct tok_data *d, const char *bytes, size_t n)
+/* pre: another pre-tokenizer for this vocabulary, and no NFC and no short cuts. */
+static void from_gguf(struct tok_data *d, const char *bytes, size_t n, const char *pre)
 {
     struct gguf g = {0};
     struct b2_err err = {0};
 
-    if (gguf_parse(&g, bytes, n, &err) || vocab_tokenizer(&d->t, g.meta, &err))
+    if (gguf_parse(&g, bytes, n, &err))
+        fail_msg("%s", err.msg);
+    if (pre && (meta_set_str(g.meta, "tokenizer.ggml.pre", pre, &err) ||
+                meta_set_bool(g.meta, "bonsai2.tokenizer.nfc", false, &err) ||
+                meta_set_bool(g.meta, "bonsai2.tokenizer.ignore_merges", false, &err)))
+        fail_msg("%s", err.msg);
+    if (vocab_tokenizer(&d->t, g.meta, &err))
         fail_msg("%s", err.msg);
     gguf_close(&g);
 }
@@ -110,7 +117,7 @@ static bool from_cache(struct tok_data *d)
             sizeof path_buf - strlen(path_buf) - 1);
     if (file_map(&map, path_buf, NULL))
         return false;
-    from_gguf(d, (const char *)map.data, map.size);
+    from_gguf(d, (const char *)map.data, map.size, NULL);
     file_unmap(&map);
     return true;
 }
@@ -118,14 +125,17 @@ static bool from_cache(struct tok_data *d)
 bool tok_data_open(struct tok_data *d, const char *name)
 {
     size_t n = 0, n_config = 0;
-    char *config = NULL, *data = tok_data_read(tok_data_golden(name, ".gguf.gz"), &n);
     char shared[128];
+    const char *plus = strchr(name, '+');
+
+    snprintf(shared, sizeof shared, "%.*s", plus ? (int)(plus - name) : 100, name);
+    char *config = NULL, *data = tok_data_read(tok_data_golden(shared, ".gguf.gz"), &n);
 
     *d = (struct tok_data){0};
     if (strcmp(name, "gemma") == 0)
         return from_cache(d);
     if (data) {
-        from_gguf(d, data, n);
+        from_gguf(d, data, n, plus ? plus + 1 : NULL);
         mem_free(data);
         return true;
     }

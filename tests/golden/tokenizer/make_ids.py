@@ -163,6 +163,59 @@ def llama_program(path):
     return lambda lines: [encode(line) for line in lines]
 
 
+CASED = (
+    "A-Za-z\u00b5À-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ"
+    "-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-\u1f7dᾀ-ᾴᾶ-ᾼ\u1fbeῂ-ῄῆ-ῌῐ-\u1fd3ῖ-\u1fdbῠ"
+    "-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤ\u2126ℨ\u212a-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎ"
+    "ꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃")
+CONTRACTION, LINES = "(?i:'s|'t|'re|'ve|'m|'ll|'d)", r"\s*[\r\n]+|\s+(?!\S)|\s+"
+UPPER, LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+HANGUL = "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+"
+
+
+def pattern_programs(data):
+    """GPT-2's vocabulary under the pre-tokenizers of models that are not here."""
+    folder = data / "gpt2-tokenizer"
+    vocab = json.loads((folder / "vocab.json").read_text())
+    merges = [line for line in (folder / "merges.txt").read_text().split("\n")
+              if line and not line.startswith("#version")]
+
+    def split(regex, behavior="Isolated", invert=False):
+        return {"type": "Split", "pattern": {"Regex": regex}, "behavior": behavior,
+                "invert": invert}
+
+    digits = {"type": "Digits", "individual_digits": True}
+    chains = {
+        "smaug-bpe": [split(CONTRACTION + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+                            r"| ?[^\s\p{L}\p{N}]+[\r\n]*|" + LINES)],
+        "qwen35": [split(CONTRACTION + r"|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}"
+                         r"| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|" + LINES)],
+        "tekken": [split(r"[^\r\n\p{L}\p{N}]?" + UPPER + "*" + LOWER + "+|"
+                         r"[^\r\n\p{L}\p{N}]?" + UPPER + "+" + LOWER + r"*|\p{N}"
+                         r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|" + LINES, "Removed", True)],
+        "deepseek-llm": [split("[\r\n]"), split(r"\s?[" + CASED + "]+"),
+                         split("\\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f"
+                               "\u3000-\u3002]+"),
+                         split(r"\s+$"), split(HANGUL), digits],
+        "deepseek-coder": [split("[\r\n]"), split(r"\s?\p{L}+"), split(r"\s?\p{P}+"),
+                           split(HANGUL), digits],
+    }
+    for name, chain in chains.items():
+        chain.append({"type": "ByteLevel", "add_prefix_space": False,
+                      "trim_offsets": True, "use_regex": False})
+        yield "gpt-2+" + name, tokenizers_program(json.dumps({
+            "version": "1.0", "truncation": None, "padding": None,
+            "added_tokens": [{"id": 50256, "content": "<|endoftext|>", "special": True,
+                              "single_word": False, "lstrip": False, "rstrip": False,
+                              "normalized": False}],
+            "normalizer": None, "post_processor": None, "decoder": None,
+            "pre_tokenizer": {"type": "Sequence", "pretokenizers": chain},
+            "model": {"type": "BPE", "dropout": None, "unk_token": None,
+                      "continuing_subword_prefix": None, "end_of_word_suffix": None,
+                      "fuse_unk": False, "byte_fallback": False, "vocab": vocab,
+                      "merges": merges}}))
+
+
 def gunzip(path):
     return subprocess.run(["gzip", "-dc", path], check=True, stdout=subprocess.PIPE).stdout
 
@@ -188,10 +241,12 @@ def main():
     for name in ("spm_llama", "spm_mistral", "spm_gemma"):
         programs[name] = tokenizers_program((HERE / (name + ".json")).read_text())
 
+    programs.update(pattern_programs(data))
+
     rows = []
     for name, encode in programs.items():
         out = HERE / (name + ".out")
-        if name not in ("gpt-2", "phi-3", "falcon", "qwen3", "gemma"):
+        if name not in ("gpt-2", "phi-3", "falcon", "qwen3", "gemma") and "+" not in name:
             out.write_text(as_lines(encode(vectors)))
         for text in ["vectors.inp", "hard.inp"] + TEXTS:
             lines = {"vectors.inp": vectors, "hard.inp": hard}.get(text) or (
