@@ -292,6 +292,14 @@ const char *tok_bytes(const struct tokenizer *t, int32_t id, bool special, size_
     return t->bytes[id].data;
 }
 
+/* True when the token came from its own text. The unknown token does where every byte
+ * has a token, for then nothing is unknown. */
+static bool is_added(const struct tokenizer *t, int32_t id)
+{
+    return t->attr[id] == TOK_CONTROL || t->attr[id] == TOK_USER ||
+           (t->attr[id] == TOK_UNKNOWN && t->byte_id[' '] >= 0);
+}
+
 enum b2_status tok_decode(const struct tokenizer *t, const int32_t *ids, int64_t n,
                           bool special, struct str *out, struct b2_err *err)
 {
@@ -304,7 +312,7 @@ enum b2_status tok_decode(const struct tokenizer *t, const int32_t *ids, int64_t
         if (!s)
             return err_set(err, B2_EARG, "token %d is outside the vocabulary of %lld",
                            ids[i], (long long)t->n);
-        bool added = t->attr[ids[i]] == TOK_CONTROL || t->attr[ids[i]] == TOK_USER;
+        bool added = is_added(t, ids[i]);
         if (prefixed && !added && len > 0 && s[0] == ' ') {
             s++;
             len--;

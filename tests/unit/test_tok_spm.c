@@ -127,6 +127,7 @@ static void test_prefix(void **state)
     CHECK(t, "", 0, "", -1);
     CHECK(t, "<|c|>a", TOK_SPECIAL, "<|c|>a", CONTROL, SPACE_A);
     CHECK(t, "b<u>a", 0, "b<u>a", SPACE, B, USER, SPACE_A);
+    CHECK(t, "<unk>a", TOK_SPECIAL, "<unk>a", 0, SPACE_A);
     CHECK(t, "<s>a", TOK_SPECIAL | TOK_ADD_BOS, "<s>a", 1, SPACE_A);
     tok_free(t);
 
