@@ -78,8 +78,9 @@ step build-asan configure_and_build asan
 step build-clang configure_and_build clang
 step clang-tidy tools/check.sh --tidy
 
-say "fetching the real model and the oracle (kept for the next time)"
+say "fetching the real models and the oracle (kept for the next time)"
 step fetch-model tools/fetch_model.sh
+step fetch-gemma tools/fetch_model.sh gemma3
 step fetch-oracle tools/fetch_oracle.sh
 
 say "tests, release build"
