@@ -106,6 +106,7 @@ static int dispatch(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    terminal_fill_closed_streams();
     terminal_ignore_closed_pipes();
     int rc = dispatch(argc, argv);
 

@@ -1,9 +1,10 @@
 /*
- * terminal.c - isatty and signal handlers.
+ * terminal.c - the standard streams and signal handlers.
  */
 #define _POSIX_C_SOURCE 200809L
 #include "cli/terminal.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stddef.h>
 #include <unistd.h>
@@ -27,6 +28,13 @@ bool terminal_stdout_is_tty(void)
 bool terminal_stderr_is_tty(void)
 {
     return isatty(STDERR_FILENO);
+}
+
+void terminal_fill_closed_streams(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) == -1) /* open takes the lowest free number: this one */
+            (void)!open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
 }
 
 void terminal_ignore_closed_pipes(void)

@@ -12,6 +12,11 @@ bool terminal_stdin_is_tty(void);
 bool terminal_stdout_is_tty(void);
 bool terminal_stderr_is_tty(void);
 
+/* Opens what is missing of standard input, output and error, so that no file takes
+ * their numbers: reading from it, and writing to it, fails as on a closed one. Call it
+ * before any file is opened. */
+void terminal_fill_closed_streams(void);
+
 /* A reader that goes away makes writes fail instead of killing the process, so that
  * the failure is reported like any other. */
 void terminal_ignore_closed_pipes(void);
