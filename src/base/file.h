@@ -34,6 +34,11 @@ enum b2_status file_read_all(char **out, size_t *size, const char *path,
 
 struct file_out; /* a file being written */
 
+/* Refuses what an output must not replace: a folder, a device, the source that is being
+ * read (under any name of it; NULL: none), and without force whatever is there. */
+enum b2_status file_check_output(const char *path, const char *source, bool force,
+                                 struct b2_err *err) NODISCARD;
+
 /* Starts writing path. force: an existing path may be replaced, else B2_EEXIST. */
 enum b2_status file_out_open(struct file_out **out, const char *path, bool force,
                              struct b2_err *err) NODISCARD;
@@ -54,6 +59,7 @@ enum b2_status file_write_all(const char *path, const void *data, size_t n, bool
 
 bool file_exists(const char *path);
 bool file_is_dir(const char *path);
+bool file_same(const char *a, const char *b); /* one file or folder under both names */
 /* Size in bytes; B2_ENOTFOUND, B2_EIO. */
 enum b2_status file_size(uint64_t *out, const char *path, struct b2_err *err) NODISCARD;
 /* Bytes a user may still write on the disk that holds path (or its parent folder). */

@@ -100,8 +100,8 @@ static enum b2_status flush(struct file_out *f, struct b2_err *err)
     return B2_OK;
 }
 
-/* Refuses what must not be replaced: folders, devices, and files without force. */
-static enum b2_status check_target(const char *path, bool force, struct b2_err *err)
+enum b2_status file_check_output(const char *path, const char *source, bool force,
+                                 struct b2_err *err)
 {
     struct stat st;
 
@@ -111,6 +111,9 @@ static enum b2_status check_target(const char *path, bool force, struct b2_err *
         return err_set(err, B2_EARG, "%s: is a folder", path);
     if (!S_ISREG(st.st_mode))
         return err_set(err, B2_EARG, "%s: is a device or pipe, not a file", path);
+    if (source && file_same(path, source))
+        return err_set(err, B2_EARG, "%s: is the source itself; name another output",
+                       path);
     if (!force)
         return err_set(err, B2_EEXIST, "%s: exists; use --force to replace it", path);
     return B2_OK;
@@ -119,7 +122,7 @@ static enum b2_status check_target(const char *path, bool force, struct b2_err *
 enum b2_status file_out_open(struct file_out **out, const char *path, bool force,
                              struct b2_err *err)
 {
-    enum b2_status rc = check_target(path, force, err);
+    enum b2_status rc = file_check_output(path, NULL, force, err);
     struct str part = {0};
 
     if (rc)

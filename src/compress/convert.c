@@ -422,6 +422,11 @@ enum b2_status convert_model(struct modelfile *mf, const char *out,
     enum b2_status rc = start(&c, mf, p, err);
 
     *report = (struct convert_report){0};
+    if (!rc && c.target.folder && file_same(out, modelfile_path(mf)))
+        rc =
+            err_set(err, B2_EARG, "%s: is the source itself; name another output", out);
+    if (!rc && !c.target.folder)
+        rc = file_check_output(out, modelfile_path(mf), p->force, err);
     if (!rc)
         rc = c.target.folder ? write_folder(&c, out, report, err)
                              : write_gguf(&c, out, report, err);

@@ -416,10 +416,11 @@ enum b2_status pipeline_run(struct report *r, const struct pipeline_params *p,
     *r = (struct report){0};
     if (!p->dry_run && !p->output)
         return err_set(err, B2_EARG, "no output is named");
-    if (!p->dry_run && !p->force && file_exists(p->output))
-        return err_set(err, B2_EEXIST, "%s: exists; use --force to replace it",
-                       p->output);
-    enum b2_status rc = run_stages(&pl, r, err);
+    enum b2_status rc = B2_OK;
+    if (!p->dry_run)
+        rc = file_check_output(p->output, p->source, p->force, err);
+    if (!rc)
+        rc = run_stages(&pl, r, err);
     work_close(pl.work);
     mem_free(pl.piece);
     mem_free(pl.stat);

@@ -178,6 +178,12 @@ static void test_out(void **state)
     check_content(path, "hell world!");
     check_entries(1);
 
+    assert_int_equal(file_check_output(path, path, true, &err), B2_EARG);
+    assert_int_equal(file_check_output(path, s.dir, true, &err), B2_OK);
+    assert_int_equal(file_check_output(path, s.dir, false, &err), B2_EEXIST);
+    assert_int_equal(file_check_output(s.dir, NULL, true, &err), B2_EARG);
+    assert_true(file_same(path, path) && !file_same(path, s.dir));
+    assert_false(file_same(path, "/nonexistent"));
     assert_int_equal(file_out_open(&f, path, false, &err), B2_EEXIST);
     assert_non_null(strstr(err.msg, "--force"));
     assert_int_equal(file_out_open(&f, path, true, &err), B2_OK);

@@ -1,0 +1,77 @@
+"""What export and compress must not replace: the source, folders, devices, other files.
+
+    test_outputs.py BONSAI2 MODEL.gguf
+
+A device is played by a named pipe here: replacing a real one would harm the machine.
+"""
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+PROGRAM, MODEL = sys.argv[1:3]
+COMMANDS = {"export": ["-F", "gguf"], "compress": ["--budget", "1MB"]}
+failures = 0
+
+
+def check(what, ok, *shown):
+    global failures
+    if not ok:
+        failures += 1
+        print("FAILED", what, *shown)
+
+
+def run(command, source, out, *more):
+    done = subprocess.run([PROGRAM, command, str(source), *COMMANDS[command], "-o",
+                           str(out), "-q", *more], capture_output=True, check=False,
+                          timeout=60)
+    return done.returncode, done.stderr.decode()
+
+
+def test_refusals(folder):
+    source = folder / "source.gguf"
+    shutil.copy(MODEL, source)
+    before = source.read_bytes()
+    (folder / "link.gguf").symlink_to(source)
+    os.link(source, folder / "hard.gguf")
+    os.mkfifo(folder / "pipe")
+    (folder / "folder").mkdir()
+    (folder / "other").write_text("precious")
+    cases = (("source.gguf", "is the source itself", ["--force"]),
+             ("link.gguf", "is the source itself", ["--force"]),
+             ("hard.gguf", "is the source itself", ["--force"]),
+             ("folder/../source.gguf", "is the source itself", ["--force"]),
+             ("pipe", "is a device or pipe", ["--force"]),
+             ("folder", "is a folder", ["--force"]),
+             ("folder", "is a folder", []),
+             ("other", "--force", []))
+    names = sorted(os.listdir(folder))
+    for command in COMMANDS:
+        for out, words, more in cases:
+            code, err = run(command, source, folder / out, *more)
+            check(f"{command} -o {out} {more}",
+                  code == 1 and words in err and err.count("\n") == 1, code, err)
+        check(command + " left everything", source.read_bytes() == before and
+              (folder / "pipe").is_fifo() and (folder / "link.gguf").is_symlink() and
+              (folder / "other").read_text() == "precious" and
+              sorted(os.listdir(folder)) == names, os.listdir(folder))
+        code, err = run(command, source, folder / "other", "--force")
+        check(command + " replaces when told", code == 0, err)
+        (folder / "other").write_text("precious")
+
+
+def test_folder(folder):
+    args = [PROGRAM, "export", MODEL, "-F", "hf-f32", "-o", str(folder / "hf"), "-q"]
+    check("folder", subprocess.run(args, check=False, stdout=subprocess.DEVNULL).returncode == 0)
+    args[2] = str(folder / "hf")
+    done = subprocess.run([*args, "--force"], capture_output=True, check=False)
+    check("a folder onto itself", done.returncode == 1 and
+          b"is the source itself" in done.stderr, done)
+
+
+with tempfile.TemporaryDirectory() as name:
+    test_refusals(pathlib.Path(name))
+    test_folder(pathlib.Path(name))
+sys.exit(1 if failures else 0)
