@@ -34,8 +34,8 @@ enum b2_status file_read_all(char **out, size_t *size, const char *path,
 
 struct file_out; /* a file being written */
 
-/* Refuses what an output must not replace: a folder, a device, the source that is being
- * read (under any name of it; NULL: none), and without force whatever is there. */
+/* Refuses what an output must not replace: a folder, a device, a link, the source that
+ * is being read (under any name of it; NULL: none), and without force any file. */
 enum b2_status file_check_output(const char *path, const char *source, bool force,
                                  struct b2_err *err) NODISCARD;
 

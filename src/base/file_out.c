@@ -105,15 +105,17 @@ enum b2_status file_check_output(const char *path, const char *source, bool forc
 {
     struct stat st;
 
-    if (stat(path, &st))
+    if (lstat(path, &st))
         return B2_OK; /* absent, or the open of the part file will say what is wrong */
+    if (source && file_same(path, source))
+        return err_set(err, B2_EARG, "%s: is the source itself; name another output",
+                       path);
+    if (S_ISLNK(st.st_mode)) /* /dev/stdout is one */
+        return err_set(err, B2_EARG, "%s: is a link; name the file it leads to", path);
     if (S_ISDIR(st.st_mode))
         return err_set(err, B2_EARG, "%s: is a folder", path);
     if (!S_ISREG(st.st_mode))
         return err_set(err, B2_EARG, "%s: is a device or pipe, not a file", path);
-    if (source && file_same(path, source))
-        return err_set(err, B2_EARG, "%s: is the source itself; name another output",
-                       path);
     if (!force)
         return err_set(err, B2_EEXIST, "%s: exists; use --force to replace it", path);
     return B2_OK;

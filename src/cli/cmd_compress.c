@@ -57,6 +57,24 @@ static void on_stage(void *ctx, const char *name, uint64_t total)
     c->progress = cli_progress(&c->common, name, NULL, total);
 }
 
+/* Whether the report can be written, asked before the work and not after it. */
+static enum b2_status check_report(const struct compress *c, const char *source,
+                                   struct b2_err *err)
+{
+    struct file_out *f = NULL;
+
+    if (c->output &&
+        (strcmp(c->report, c->output) == 0 || file_same(c->report, c->output)))
+        return err_set(err, B2_EARG, "--report %s: is the output", c->report);
+    enum b2_status rc = file_check_output(c->report, source, true, err);
+    if (!rc)
+        rc = file_out_open(&f, c->report, true, err);
+    file_out_abort(f);
+    if (rc)
+        err_wrap(err, "--report");
+    return rc;
+}
+
 static enum b2_status write_report(const struct compress *c, const struct report *r,
                                    struct b2_err *err)
 {
@@ -109,12 +127,14 @@ static int compress_run(struct compress *c, const char *source)
     enum b2_status rc = pool ? B2_OK : B2_ENOMEM;
 
     cli_on_interrupt(on_interrupt, NULL);
+    if (!rc && c->report)
+        rc = check_report(c, source, &err);
     if (!rc)
         rc = pipeline_run(&report, &p, &err);
     cli_on_interrupt(NULL, NULL);
-    if (!rc && c->report)
-        rc = write_report(c, &report, &err);
     int code = rc ? cli_report_error(&err) : print_report(c, &report);
+    if (!rc && c->report && write_report(c, &report, &err))
+        code = cli_report_error(&err);
     report_free(&report);
     pool_free(pool);
     return code;

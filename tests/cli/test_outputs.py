@@ -4,6 +4,7 @@
 
 A device is played by a named pipe here: replacing a real one would harm the machine.
 """
+import json
 import os
 import pathlib
 import shutil
@@ -39,11 +40,15 @@ def test_refusals(folder):
     os.mkfifo(folder / "pipe")
     (folder / "folder").mkdir()
     (folder / "other").write_text("precious")
+    (folder / "elsewhere").symlink_to(folder / "other")
+    (folder / "nowhere").symlink_to(folder / "absent")
     cases = (("source.gguf", "is the source itself", ["--force"]),
              ("link.gguf", "is the source itself", ["--force"]),
              ("hard.gguf", "is the source itself", ["--force"]),
              ("folder/../source.gguf", "is the source itself", ["--force"]),
              ("pipe", "is a device or pipe", ["--force"]),
+             ("elsewhere", "is a link", ["--force"]),
+             ("nowhere", "is a link", []),
              ("folder", "is a folder", ["--force"]),
              ("folder", "is a folder", []),
              ("other", "--force", []))
@@ -62,6 +67,24 @@ def test_refusals(folder):
         (folder / "other").write_text("precious")
 
 
+def test_report(folder):
+    """A report that cannot be written is refused before the work, not after it."""
+    out = folder / "out.gguf"
+    shutil.copy(MODEL, folder / "source.gguf")
+    (folder / "link").symlink_to("/proc/self/fd/1")
+    for report, words in (("absent/r.json", "No such file"), (".", "is a folder"),
+                          ("out.gguf", "is the output"), ("link", "is a link"),
+                          ("source.gguf", "is the source")):
+        code, err = run("compress", folder / "source.gguf", out, "--report",
+                        str(folder / report))
+        check("report in " + report, code == 1 and words in err and "--report" in err,
+              code, err)
+        check("no work for " + report, not out.exists())
+    code, err = run("compress", MODEL, out, "--report", str(folder / "r.json"))
+    check("report", code == 0 and "tensors" in json.loads((folder / "r.json").read_text()),
+          err)
+
+
 def test_folder(folder):
     args = [PROGRAM, "export", MODEL, "-F", "hf-f32", "-o", str(folder / "hf"), "-q"]
     check("folder", subprocess.run(args, check=False, stdout=subprocess.DEVNULL).returncode == 0)
@@ -71,7 +94,7 @@ def test_folder(folder):
           b"is the source itself" in done.stderr, done)
 
 
-with tempfile.TemporaryDirectory() as name:
-    test_refusals(pathlib.Path(name))
-    test_folder(pathlib.Path(name))
+for test in (test_refusals, test_report, test_folder):
+    with tempfile.TemporaryDirectory() as name:
+        test(pathlib.Path(name))
 sys.exit(1 if failures else 0)
