@@ -29,10 +29,17 @@ struct weight {
     const char *name; /* for messages */
     enum dtype type;
     int64_t cols, rows; /* inputs (row length), outputs */
+    int64_t pad; /* values behind the cols of each stored row that mean nothing */
     const uint8_t *data;
     uint64_t row_bytes;
-    const struct rotation *rot; /* NULL: not folded */
+    const struct rotation *rot; /* NULL: not folded; of the cols, never of padding */
 };
+
+/* Values of a row as it is stored: a multiple of the type's block. */
+static inline int64_t weight_stored(const struct weight *w)
+{
+    return w->cols + w->pad;
+}
 
 /* An activation that several weights may read: x [T, width], with its rotated and
  * quantised forms kept beside it, each made at most once after act_changed(). */
@@ -94,7 +101,8 @@ void act_free(struct backend *be, struct act *a); /* NULL is fine */
 /* Says that x[0..n_tokens)[width] was rewritten. */
 void act_changed(struct act *a, int64_t n_tokens, int64_t width);
 
-/* y [T, w->rows] = a · Wᵀ, rotation applied. a->width == w->cols. */
+/* y [T, w->rows] = a · Wᵀ, rotation applied. a->width == w->cols; padding is dropped,
+ * so that the bits are those of a weight whose rows end after cols. */
 void backend_matmul(struct backend *be, float *y, const struct weight *w,
                     struct act *a);
 /* The same for several weights that read one activation (q/k/v, gate/up): one join of

@@ -168,8 +168,9 @@ int cmd_compress(int argc, char **argv)
         {OPT_STR, 0, "ternary-rule", "ls|round|threshold|twn", &c.ternary_rule, 0, 0,
          "How codes and scale of a ternary group are found; ls: least squares. [ls]"},
         {OPT_STR, 0, "tail", "keep|pad", &c.tail, 0, 0,
-         "When a type's group does not divide the rows: keep the tensor at 8 bits and "
-         "list it. Without this it is an error; pad is refused (no GGUF can hold it)."},
+         "When a type's group does not divide the rows: keep the tensor at 8 bits, or "
+         "pad its rows with zeros, which only programs that know bonsai2.tail keys can "
+         "run. Without this it is an error."},
         {OPT_FLAG, 'n', "dry-run", NULL, &c.dry_run, 0, 0,
          "Choose and measure, write nothing."},
         {OPT_FLAG, 'f', "force", NULL, &c.force, 0, 0,

@@ -33,6 +33,7 @@ struct inspect {
     struct modelfile *mf;
     struct rotation_decl rotation;
     uint64_t n_params, tensor_bytes;
+    int64_t n_padded;
     uint64_t type_count[N_DTYPES], type_params[N_DTYPES], type_bytes[N_DTYPES];
     struct fault fault[FAULTS_SHOWN];
     int64_t n_faults;
@@ -62,6 +63,7 @@ static void count(struct inspect *in)
         uint64_t n = (uint64_t)tensor_count(t);
         in->n_params += n;
         in->tensor_bytes += t->n_bytes;
+        in->n_padded += t->pad > 0;
         in->type_count[t->type]++;
         in->type_params[t->type] += n;
         in->type_bytes[t->type] += t->n_bytes;
@@ -183,6 +185,23 @@ static void put_rotation(struct str *s, const struct inspect *in)
     str_put(s, r->gdn_v_grouped ? "; grouped V heads\n" : "\n");
 }
 
+static void put_padding(struct str *s, const struct inspect *in)
+{
+    uint64_t bytes = 0;
+
+    if (in->n_padded == 0)
+        return;
+    for (int64_t i = 0; i < modelfile_n_tensors(in->mf); i++) {
+        const struct tensor *t = modelfile_tensor(in->mf, i);
+        if (t->pad)
+            bytes += (uint64_t)((double)t->n_bytes * (double)t->pad / (double)t->ne[0]);
+    }
+    str_printf(s,
+               "  padding       rows of %" PRId64 " tensors are stored wider than they "
+               "count, about %" PRIu64 " bytes\n",
+               in->n_padded, bytes);
+}
+
 static void put_tokenizer(struct str *s, const struct inspect *in)
 {
     const struct meta *m = modelfile_meta(in->mf);
@@ -230,6 +249,8 @@ static void put_shape(struct str *s, const struct tensor *t)
         str_printf(s, "%s%" PRId64, d ? " x " : "", t->ne[d]);
     if (t->rank == 0)
         str_put(s, "one value");
+    if (t->pad)
+        str_printf(s, " (%" PRId64 " of %" PRId64 " count)", tensor_width(t), t->ne[0]);
 }
 
 static void put_tensors(struct str *s, const struct inspect *in)
@@ -283,6 +304,7 @@ static int print_text(const struct inspect *in)
     put_model(&s, in);
     put_sizes(&s, in);
     put_rotation(&s, in);
+    put_padding(&s, in);
     put_tokenizer(&s, in);
     put_types(&s, in);
     put_tensors(&s, in);
@@ -338,6 +360,7 @@ static void add_tensors(cJSON *root, const struct inspect *in)
             cJSON_AddItemToArray(shape, cJSON_CreateNumber((double)t->ne[d]));
         cJSON_AddItemToObject(o, "shape", shape);
         cJSON_AddNumberToObject(o, "bytes", (double)t->n_bytes);
+        cJSON_AddNumberToObject(o, "padding", (double)t->pad);
         cJSON_AddItemToArray(list, o);
     }
 }
@@ -411,6 +434,7 @@ static int print_json(const struct inspect *in)
     add_types(root, in);
     add_tensors(root, in);
     add_rotation(root, in);
+    cJSON_AddNumberToObject(root, "padded_tensors", (double)in->n_padded);
     if (in->verify)
         add_verify(root, in);
     cJSON_AddStringToObject(root, "fingerprint", in->fingerprint);

@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "compress/budget.h"
+#include "format/tail.h"
 
 #include <math.h>
 #include <string.h>
@@ -19,6 +20,24 @@ static const enum dtype ladder[] = {DT_Q2_0, DT_Q4_0, DT_Q4_1,
 static bool divides(enum dtype t, int64_t width)
 {
     return width % dtype_info(t)->block == 0;
+}
+
+/* The ternary type that stores rows of this width in the fewest bytes, padded. */
+static enum dtype smallest_padded(int64_t width)
+{
+    static const enum dtype types[] = {DT_PTQ1_0, DT_TQ1_0, DT_Q2_0};
+    enum dtype best = types[0];
+    int64_t best_bytes = INT64_MAX;
+
+    for (size_t i = 0; i < countof(types); i++) {
+        const struct dtype_info *info = dtype_info(types[i]);
+        int64_t bytes = (width + tail_pad(types[i], width)) / info->block * info->bytes;
+        if (bytes < best_bytes) {
+            best_bytes = bytes;
+            best = types[i];
+        }
+    }
+    return best;
 }
 
 static bool is_ternary(enum dtype t)
@@ -38,20 +57,23 @@ static bool will_fold(const struct choose *c, const struct choose_item *it,
     return c->rotate && role_foldable(it->role) && is_ternary(t);
 }
 
+/* Rows that t's group does not divide get a padded candidate. */
 static void add_candidate(const struct choose *c, struct choose_item *it, enum dtype t,
                           bool copy)
 {
     const struct dtype_info *info = dtype_info(t);
-    uint64_t blocks = (uint64_t)(it->t->ne[0] / info->block);
-    bool fold = !copy && will_fold(c, it, t);
+    bool fold = !copy && will_fold(c, it, t), same = t == it->t->type && !fold;
+    int64_t width = tensor_width(it->t), pad = tail_pad(t, width);
+    uint64_t blocks = (uint64_t)((width + pad) / info->block);
 
     for (int i = 0; i < it->n_candidates; i++)
         if (it->candidate[i].type == t && it->candidate[i].copy == copy)
             return;
     it->candidate[it->n_candidates++] = (struct choose_candidate){
         .type = t,
-        .copy = copy || (t == it->t->type && !fold),
+        .copy = copy || same,
         .fold = fold,
+        .pad = pad,
         .n_bytes = blocks * (uint64_t)info->bytes * (uint64_t)tensor_rows(it->t),
     };
 }
@@ -87,22 +109,35 @@ static enum b2_status decide_vector(const struct choose *c, struct choose_item *
     return B2_OK;
 }
 
-/* The tail rule (recipe.h) for a type that does not divide the row. */
+/* The tail rule (recipe.h) for a type that does not divide the row; what names it. */
 static enum b2_status decide_tail(const struct choose *c, struct choose_item *it,
-                                  const char *type, int64_t group, struct b2_err *err)
+                                  const char *what, enum dtype t, struct b2_err *err)
 {
-    int64_t width = it->t->ne[0];
+    int64_t width = tensor_width(it->t), group = dtype_info(t)->block;
 
-    if (c->recipe->tail == RECIPE_TAIL_REFUSE)
+    switch (c->recipe->tail) {
+    case RECIPE_TAIL_REFUSE:
         return err_set(
             err, B2_EARG,
             "tensor %s: rows of %lld are not a multiple of the group of %lld "
             "of %s (remainder %lld); give it another type, or --tail keep "
-            "to leave such tensors at 8 bits",
-            it->t->name, (long long)width, (long long)group, type,
+            "to leave such tensors at 8 bits, or --tail pad for wider rows",
+            it->t->name, (long long)width, (long long)group, what,
             (long long)(width % group));
-    it->why = CHOOSE_TAIL;
-    add_candidate(c, it, divides(DT_Q8_0, width) ? DT_Q8_0 : DT_F16, false);
+    case RECIPE_TAIL_KEEP:
+        it->why = CHOOSE_TAIL;
+        add_candidate(c, it, divides(DT_Q8_0, width) ? DT_Q8_0 : DT_F16, false);
+        return B2_OK;
+    case RECIPE_TAIL_PAD:
+        break;
+    }
+    if (t == DT_Q1_0)
+        return err_set(err, B2_EUNSUP,
+                       "tensor %s: rows of %lld cannot be padded to the group of %lld "
+                       "of Q1_0, which has no zero",
+                       it->t->name, (long long)width, (long long)group);
+    it->why = CHOOSE_PAD;
+    add_candidate(c, it, t, false);
     return B2_OK;
 }
 
@@ -110,7 +145,8 @@ static enum b2_status decide_by_rule(const struct choose *c, struct choose_item 
                                      const struct recipe_rule *rule, struct b2_err *err)
 {
     bool rotated = c->source_rotated || (c->rotate && role_foldable(it->role));
-    int64_t width = it->t->ne[0];
+    bool pad = c->recipe->tail == RECIPE_TAIL_PAD;
+    int64_t width = tensor_width(it->t);
     enum dtype t = rule->type;
 
     it->why = CHOOSE_RULE;
@@ -118,9 +154,10 @@ static enum b2_status decide_by_rule(const struct choose *c, struct choose_item 
         return keep_bytes(c, it, err);
     if (rule->want == RECIPE_TERNARY && !recipe_ternary_type(&t, width, rotated))
         return decide_tail(c, it, "the smallest ternary type, Q2_0",
-                           dtype_info(DT_Q2_0)->block, err);
-    if (!divides(t, width))
-        return decide_tail(c, it, dtype_info(t)->name, dtype_info(t)->block, err);
+                           pad ? smallest_padded(width) : DT_Q2_0, err);
+    bool as_it_is = t == it->t->type && !will_fold(c, it, t); /* padded already, then */
+    if (!divides(t, width) && !as_it_is)
+        return decide_tail(c, it, dtype_info(t)->name, t, err);
     add_candidate(c, it, t, false);
     return B2_OK;
 }
@@ -130,8 +167,8 @@ static enum b2_status decide_by_rule(const struct choose *c, struct choose_item 
 static void add_ladder(const struct choose *c, struct choose_item *it)
 {
     bool rotated = c->source_rotated || (c->rotate && role_foldable(it->role));
-    bool keep = is_storable(it->t->type);
-    int64_t width = it->t->ne[0];
+    bool keep = is_storable(it->t->type), pad = c->recipe->tail == RECIPE_TAIL_PAD;
+    int64_t width = tensor_width(it->t);
     uint64_t limit = keep ? it->t->n_bytes : UINT64_MAX;
     enum dtype t;
 
@@ -139,8 +176,10 @@ static void add_ladder(const struct choose *c, struct choose_item *it)
     if (recipe_ternary_type(&t, width, rotated))
         add_candidate(c, it, t, false);
     for (size_t i = 0; i < countof(ladder); i++)
-        if (divides(ladder[i], width))
+        if (pad || divides(ladder[i], width))
             add_candidate(c, it, ladder[i], false);
+    if (pad)
+        add_candidate(c, it, smallest_padded(width), false);
     int n = 0;
     for (int i = 0; i < it->n_candidates; i++)
         if (it->candidate[i].n_bytes < limit && it->candidate[i].type != it->t->type)
@@ -203,7 +242,8 @@ static enum b2_status prepare_rotation(struct choose *c, struct b2_err *err)
                        "(prism.hadamard.version); leave --rotate out to keep that");
     for (int64_t i = 0; i < c->n; i++)
         if (may_rotate(c, &c->item[i]))
-            auto_block = min_i64(auto_block, rotate_auto_block(c->item[i].t->ne[0]));
+            auto_block =
+                min_i64(auto_block, rotate_auto_block(tensor_width(c->item[i].t)));
     if (block == RECIPE_ROTATE_AUTO && auto_block < 2)
         return err_set(err, B2_EARG,
                        "no power of two divides the rows of all weights to rotate; use "
@@ -215,7 +255,7 @@ static enum b2_status prepare_rotation(struct choose *c, struct b2_err *err)
     for (int64_t i = 0; i < c->n && !rc; i++) {
         if (!may_rotate(c, &c->item[i]))
             continue;
-        rc = rotate_add_width(c->rotate, c->item[i].t->ne[0], err);
+        rc = rotate_add_width(c->rotate, tensor_width(c->item[i].t), err);
         if (rc)
             err_wrap(err, "tensor %s", c->item[i].t->name);
     }
@@ -276,15 +316,17 @@ void choose_free(struct choose *c)
     *c = (struct choose){0};
 }
 
-/* What a candidate adds to the file, or its bare bytes. A rotated weight's name stands
- * once more in the keys: its length in 8 bytes, then the name. */
+/* What a candidate adds to the file, or its bare bytes. Names of rotated and of padded
+ * weights stand once more in keys: the length in 8 bytes, then the name; a padded one's
+ * width takes 4 more. */
 static uint64_t cost(const struct choose_item *it, const struct choose_candidate *cand,
                      bool in_file)
 {
     if (!in_file)
         return cand->n_bytes;
-    return align_up_u64(cand->n_bytes, GGUF_ALIGN) +
-           (cand->fold ? 8 + strlen(it->t->name) : 0);
+    uint64_t name = 8 + strlen(it->t->name);
+    return align_up_u64(cand->n_bytes, GGUF_ALIGN) + (cand->fold ? name : 0) +
+           (cand->pad ? name + 4 : 0);
 }
 
 void choose_smallest(struct choose *c)

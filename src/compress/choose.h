@@ -19,6 +19,7 @@ enum choose_why {
     CHOOSE_RULE,
     CHOOSE_BUDGET,
     CHOOSE_TAIL, /* the wanted type does not divide the row; --tail keep */
+    CHOOSE_PAD,  /* the same; --tail pad: the wanted type with wider rows */
 };
 
 enum { CHOOSE_MAX_CANDIDATES = 10 };
@@ -27,7 +28,8 @@ struct choose_candidate {
     enum dtype type;
     bool copy;        /* the source's bytes as they are */
     bool fold;        /* rotated before rounding */
-    uint64_t n_bytes; /* of the whole tensor */
+    int64_t pad;      /* zeros behind each row, after the rotation */
+    uint64_t n_bytes; /* of the whole tensor, with padding */
     double error;     /* relative squared error, measured on sampled rows */
 };
 
@@ -46,7 +48,7 @@ struct choose {
     const struct recipe *recipe; /* borrowed */
     struct choose_item *item;    /* [n], in the source's order */
     int64_t n;
-    int64_t n_params; /* values of all tensors */
+    int64_t n_params; /* values of all tensors; padding is none */
     int n_layers;
     bool tied;             /* no separate head */
     bool source_rotated;   /* the source's weights are folded already */
@@ -76,7 +78,7 @@ static inline const struct choose_candidate *choose_picked(const struct choose_i
 void choose_smallest(struct choose *c);
 
 /* Picks candidates so that the tensors' bytes are at most max_bytes. in_file: bytes as
- * they lie in a GGUF, padded and with the names of rotated weights; else bare bytes.
+ * they lie in a GGUF, aligned and with the names that keys repeat; else bare bytes.
  * B2_EARG: impossible. */
 enum b2_status choose_allocate(struct choose *c, uint64_t max_bytes, bool in_file,
                                struct b2_err *err) NODISCARD;

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "compress/convert_int.h"
+#include "format/tail.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -101,10 +102,20 @@ static enum dtype gguf_type(const struct convert *c, const struct tensor *t)
     return to;
 }
 
+/* Padding is dropped where the type can do without. Where it cannot, the stored row may
+ * do as it is: the same type, or one of the same group. */
+static int64_t padding_of(enum dtype type, const struct tensor *t)
+{
+    int64_t pad = tail_pad(type, tensor_width(t));
+
+    return pad == t->pad ? pad : 0; /* else the row's length will be refused */
+}
+
 static enum b2_status plan_gguf(struct convert *c, struct convert_item *it,
                                 const struct tensor *t, struct b2_err *err)
 {
     it->type = gguf_type(c, t);
+    it->pad = padding_of(it->type, t);
     if (dtype_info(it->type)->gguf_id < 0)
         return err_set(err, B2_EUNSUP, "tensor %s: type %s has no place in a GGUF",
                        t->name, dtype_info(it->type)->name);
@@ -168,13 +179,15 @@ static enum b2_status plan(struct convert *c, struct b2_err *err)
     }
     for (int64_t i = 0; !rc && i < c->n; i++) {
         const struct tensor *t = modelfile_tensor(c->mf, i);
+        int64_t ne[TENSOR_MAX_RANK];
         uint64_t bytes;
         c->item[i].index = i;
         rc = c->target.folder ? plan_folder(c, &c->item[i], t, err)
                               : plan_gguf(c, &c->item[i], t, err);
         if (rc || c->item[i].skip)
             continue;
-        rc = dtype_row_bytes(&bytes, c->item[i].type, (uint64_t)t->ne[0], err);
+        convert_shape(&c->item[i], t, ne);
+        rc = dtype_row_bytes(&bytes, c->item[i].type, (uint64_t)ne[0], err);
         if (rc)
             err_wrap(err, "tensor %s (--only can leave it out)", t->name);
         else
@@ -245,7 +258,9 @@ static enum b2_status put_rows(struct convert *c, const struct convert_item *it,
 
     if (!scratch)
         return err_set(err, B2_ENOMEM, "out of memory");
-    rc = convert_rows_new(&conv, t->type, it->type, t->ne[0], it->unfold, scratch, err);
+    const struct convert_rows_shape shape = {t->type, it->type, t->ne[0],
+                                             tensor_width(t) + it->pad, it->unfold};
+    rc = convert_rows_new(&conv, &shape, scratch, err);
     size_t size = rc ? 0 : (size_t)convert_rows_dst_bytes(conv);
     uint8_t *dst = arena_calloc(scratch, size, 1);
     if (!rc && !dst)
@@ -344,7 +359,9 @@ static enum b2_status write_gguf(struct convert *c, const char *out,
         rc = gguf_out_open(&c->gguf, out, c->p->force, c->meta, err);
     for (int64_t i = 0; !rc && i < c->n; i++) {
         const struct tensor *t = modelfile_tensor(c->mf, i);
-        rc = gguf_out_tensor(c->gguf, t->name, c->item[i].type, t->rank, t->ne, err);
+        int64_t ne[TENSOR_MAX_RANK];
+        convert_shape(&c->item[i], t, ne);
+        rc = gguf_out_tensor(c->gguf, t->name, c->item[i].type, t->rank, ne, err);
     }
     if (!rc)
         rc = gguf_out_size(c->gguf, &r->output_bytes, err);
@@ -368,9 +385,11 @@ static enum b2_status write_safetensors(struct convert *c, const char *path,
 
     for (int64_t i = 0; !rc && i < c->n; i++) {
         const struct tensor *t = modelfile_tensor(c->mf, i);
+        int64_t ne[TENSOR_MAX_RANK];
+        convert_shape(&c->item[i], t, ne);
         if (!c->item[i].skip)
             rc = safetensors_out_tensor(c->st, c->item[i].name, c->item[i].type,
-                                        t->rank, t->ne, err);
+                                        t->rank, ne, err);
     }
     if (!rc)
         rc = safetensors_out_size(c->st, &r->output_bytes, err);

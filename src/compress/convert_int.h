@@ -12,6 +12,8 @@
 #include "format/safetensors.h"
 #include "model/rotation.h"
 
+#include <string.h>
+
 struct convert_target {
     bool folder;     /* a Hugging Face folder, else one GGUF file */
     bool keep;       /* the types of the source */
@@ -23,9 +25,18 @@ struct convert_item { /* one tensor */
     enum dtype type;
     char name[HF_WRITE_NAME_MAX];
     bool skip;
+    int64_t pad;                   /* of each row in the output */
     int64_t heads;                 /* rows go from pairs to halves; 0: they stay */
     const struct rotation *unfold; /* NULL: nothing to take off */
 };
+
+/* The output's shape: rows without the source's padding, with their own. */
+static inline void convert_shape(const struct convert_item *it, const struct tensor *t,
+                                 int64_t ne[TENSOR_MAX_RANK])
+{
+    memcpy(ne, t->ne, sizeof t->ne);
+    ne[0] = tensor_width(t) + it->pad;
+}
 
 struct convert {
     struct modelfile *mf;

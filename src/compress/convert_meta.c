@@ -2,6 +2,7 @@
  * convert_meta.c - the keys of the output, and what tensors say about a folder.
  */
 #include "compress/convert_int.h"
+#include "format/tail.h"
 #include "tensor/quant.h"
 
 #include <inttypes.h>
@@ -26,7 +27,8 @@ static enum dtype main_type(const struct convert *c)
     for (int64_t i = 0; i < c->n; i++) {
         const struct tensor *t = modelfile_tensor(c->mf, i);
         const struct dtype_info *d = dtype_info(c->item[i].type);
-        uint64_t blocks = (uint64_t)(tensor_count(t) / d->block);
+        int64_t row = tensor_width(t) + c->item[i].pad;
+        uint64_t blocks = (uint64_t)(row / d->block * tensor_rows(t));
         bytes[c->item[i].type] += blocks * (uint64_t)d->bytes;
     }
     for (int t = 0; t < N_DTYPES; t++) {
@@ -62,6 +64,24 @@ static enum b2_status set_file_type(struct convert *c, struct b2_err *err)
     return B2_OK;
 }
 
+static enum b2_status set_tail_keys(struct convert *c, struct b2_err *err)
+{
+    struct meta_str *names = arena_calloc(c->arena, (size_t)c->n, sizeof *names);
+    uint32_t *widths = arena_calloc(c->arena, (size_t)c->n, sizeof *widths);
+    uint64_t n = 0;
+
+    if (!names || !widths)
+        return err_set(err, B2_ENOMEM, "out of memory for the keys");
+    for (int64_t i = 0; i < c->n; i++) {
+        const struct tensor *t = modelfile_tensor(c->mf, i);
+        if (c->item[i].pad == 0)
+            continue;
+        names[n] = (struct meta_str){t->name, strlen(t->name)};
+        widths[n++] = (uint32_t)tensor_width(t);
+    }
+    return tail_set_keys(c->meta, names, widths, n, err);
+}
+
 enum b2_status convert_meta(struct convert *c, struct b2_err *err)
 {
     const struct meta *m = modelfile_meta(c->mf);
@@ -73,11 +93,13 @@ enum b2_status convert_meta(struct convert *c, struct b2_err *err)
     for (int64_t i = 0; !rc && i < meta_count(m); i++) {
         const struct meta_kv *kv = meta_at(m, i);
         if (strncmp(kv->key, "split.", 6) != 0 &&
-            strcmp(kv->key, "general.alignment") != 0)
+            strcmp(kv->key, "general.alignment") != 0 && !tail_is_key(kv->key))
             rc = meta_copy(c->meta, kv, err);
     }
     if (!rc)
         rc = set_file_type(c, err);
+    if (!rc)
+        rc = set_tail_keys(c, err);
     if (!rc) /* 2: the block layouts since 2023, the only ones known here */
         rc = meta_set_u32(c->meta, "general.quantization_version", 2, err);
     return rc;

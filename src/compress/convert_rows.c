@@ -12,40 +12,43 @@
 
 struct convert_rows {
     enum dtype from, to;
-    int64_t n;
+    int64_t n_src, n; /* values of a row of the source, and of them in the output */
     uint64_t src_bytes, dst_bytes;
     const struct rotation *unfold;
-    bool carry;    /* ternary to ternary with groups that nest */
-    float *x, *y;  /* [n] values before and after */
-    int8_t *codes; /* [n], carry only */
-    float *scales; /* [n / smaller group] twice over: source, then destination */
-    float *dst_scales;
+    bool carry;                 /* ternary to ternary with groups that nest */
+    float *x, *y;               /* [n_src], [n] values before and after */
+    int8_t *codes;              /* [n_src], carry only */
+    float *scales, *dst_scales; /* one per group */
 };
 
-enum b2_status convert_rows_new(struct convert_rows **out, enum dtype from,
-                                enum dtype to, int64_t n, const struct rotation *unfold,
-                                struct arena *a, struct b2_err *err)
+enum b2_status convert_rows_new(struct convert_rows **out,
+                                const struct convert_rows_shape *shape, struct arena *a,
+                                struct b2_err *err)
 {
+    enum dtype from = shape->from, to = shape->to;
     const struct dtype_info *f = dtype_info(from), *t = dtype_info(to);
+    int64_t n_src = shape->n_src, n = shape->n_dst;
     struct convert_rows *c = arena_calloc(a, 1, sizeof *c);
     enum b2_status rc;
 
     if (!c)
         return err_set(err, B2_ENOMEM, "out of memory");
-    *c = (struct convert_rows){.from = from, .to = to, .n = n, .unfold = unfold};
-    rc = dtype_row_bytes(&c->src_bytes, from, (uint64_t)n, err);
+    *c = (struct convert_rows){
+        .from = from, .to = to, .n_src = n_src, .n = n, .unfold = shape->unfold};
+    rc = dtype_row_bytes(&c->src_bytes, from, (uint64_t)n_src, err);
     if (!rc)
         rc = dtype_row_bytes(&c->dst_bytes, to, (uint64_t)n, err);
     if (rc)
         return rc;
-    c->carry = f->flags & t->flags & DTF_TERNARY && f->block % t->block == 0 && !unfold;
-    c->x = arena_calloc(a, (size_t)n, sizeof *c->x);
+    c->carry =
+        f->flags & t->flags & DTF_TERNARY && f->block % t->block == 0 && !shape->unfold;
+    c->x = arena_calloc(a, (size_t)n_src, sizeof *c->x);
     c->y = arena_calloc(a, (size_t)n, sizeof *c->y);
     if (!c->x || !c->y)
         return err_set(err, B2_ENOMEM, "out of memory for rows of %" PRId64, n);
     if (c->carry) {
-        c->codes = arena_calloc(a, (size_t)n, sizeof *c->codes);
-        c->scales = arena_calloc(a, (size_t)(n / f->block), sizeof *c->scales);
+        c->codes = arena_calloc(a, (size_t)n_src, sizeof *c->codes);
+        c->scales = arena_calloc(a, (size_t)(n_src / f->block), sizeof *c->scales);
         c->dst_scales = arena_calloc(a, (size_t)(n / t->block), sizeof *c->dst_scales);
         if (!c->codes || !c->scales || !c->dst_scales)
             return err_set(err, B2_ENOMEM, "out of memory for rows of %" PRId64, n);
@@ -69,7 +72,7 @@ static void carry_row(struct convert_rows *c, uint8_t *dst, const uint8_t *src)
 {
     int from = dtype_info(c->from)->block, to = dtype_info(c->to)->block;
 
-    quant_ternary_split(c->from, c->codes, c->scales, src, c->n);
+    quant_ternary_split(c->from, c->codes, c->scales, src, c->n_src);
     for (int64_t g = 0; g < c->n / to; g++)
         c->dst_scales[g] = c->scales[g * to / from];
     quant_ternary_join(c->to, dst, c->codes, c->dst_scales, c->n);
@@ -120,13 +123,13 @@ enum b2_status convert_rows_row(struct convert_rows *c, uint8_t *dst,
     const char *what;
     enum b2_status rc;
 
-    if (c->from == c->to && !c->unfold) {
+    if (c->from == c->to && c->n_src == c->n && !c->unfold) {
         memcpy(dst, src, (size_t)c->src_bytes);
         e->n_values += (double)c->n;
         return B2_OK;
     }
     if (dtype_info(c->from)->flags & dtype_info(c->to)->flags & DTF_TERNARY) {
-        int64_t block = quant_verify_row(c->from, src, c->n, &what);
+        int64_t block = quant_verify_row(c->from, src, c->n_src, &what);
         if (block >= 0)
             return err_set(err, B2_EFORMAT, "block %" PRId64 " holds %s", block, what);
     }
@@ -135,7 +138,7 @@ enum b2_status convert_rows_row(struct convert_rows *c, uint8_t *dst,
         e->n_values += (double)c->n;
         return B2_OK;
     }
-    quant_decode_row(c->from, c->x, src, c->n);
+    quant_decode_row(c->from, c->x, src, c->n_src);
     if (c->unfold)
         unfold_row(c->unfold, c->x);
     rc = check_values(c, err);

@@ -20,12 +20,18 @@ struct convert_error {
 
 struct convert_rows; /* how the rows of one tensor change, with its scratch */
 
-/* Rows of n weights from one type to another (DTF_WRITE, or the same type). unfold (may be
- * NULL; borrowed) takes the block-Hadamard rotation off on the way: W = (W' H) diag(s).
- * Scratch comes from a. B2_EARG: n is not a multiple of a type's group. */
-enum b2_status convert_rows_new(struct convert_rows **out, enum dtype from,
-                                enum dtype to, int64_t n, const struct rotation *unfold,
-                                struct arena *a, struct b2_err *err) NODISCARD;
+struct convert_rows_shape {
+    enum dtype from, to;  /* to: DTF_WRITE, or the same type */
+    int64_t n_src, n_dst; /* values of a row; n_dst is less when padding is dropped */
+    /* May be NULL; borrowed. Its block-Hadamard rotation of the first `width` values is
+     * taken off on the way, W = (W' H) diag(s). */
+    const struct rotation *unfold;
+};
+
+/* Scratch comes from a. B2_EARG: a row is not a multiple of its type's group. */
+enum b2_status convert_rows_new(struct convert_rows **out,
+                                const struct convert_rows_shape *shape, struct arena *a,
+                                struct b2_err *err) NODISCARD;
 
 uint64_t convert_rows_src_bytes(const struct convert_rows *c); /* per row */
 uint64_t convert_rows_dst_bytes(const struct convert_rows *c);

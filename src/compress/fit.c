@@ -21,7 +21,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { BLOCK = 32, LANES = 8, STEPS = 9, MAX_BLOCK = 256, MAX_BYTES = 1024 };
+enum { BLOCK = 32, LANES = 8, STEPS = 9, MAX_BLOCK = FIT_MAX_BLOCK, MAX_BYTES = 1024 };
 
 void fit_stat_add(struct fit_stat *sum, const struct fit_stat *part)
 {
@@ -41,6 +41,23 @@ double fit_stat_error(const struct fit_stat *s)
 double fit_stat_zero_share(const struct fit_stat *s)
 {
     return s->n ? (double)s->zeros / (double)s->n : 0.0;
+}
+
+void fit_stat_drop_pad(struct fit_stat *s, enum dtype t, const uint8_t *enc, int64_t n,
+                       int64_t pad)
+{
+    const struct dtype_info *info = dtype_info(t);
+    float last[MAX_BLOCK];
+
+    if (pad == 0)
+        return;
+    quant_decode_row(t, last, enc + (n / info->block - 1) * info->bytes, info->block);
+    for (int64_t i = info->block - pad; i < info->block; i++) {
+        s->err -= (double)last[i] * (double)last[i];
+        s->zeros -= last[i] == 0.0f;
+    }
+    s->err = s->err > 0.0 ? s->err : 0.0; /* sums in another order */
+    s->n -= pad;
 }
 
 /* Nearest integer in [lo, hi]. Adding 1.5 * 2^23 rounds to nearest for |v| < 2^22, and

@@ -11,6 +11,8 @@
 #include "compress/ternarise.h"
 #include "tensor/dtype.h"
 
+enum { FIT_MAX_BLOCK = 256 }; /* weights of the largest block of any type */
+
 /* What rounding did to some weights. Sums: add the parts in a fixed order. */
 struct fit_stat {
     double err;          /* sum of squared errors */
@@ -24,6 +26,11 @@ struct fit_stat {
 void fit_stat_add(struct fit_stat *sum, const struct fit_stat *part);
 double fit_stat_error(const struct fit_stat *s); /* err / energy; 0 when no energy */
 double fit_stat_zero_share(const struct fit_stat *s);
+
+/* Takes the last pad of n encoded values, zeros before, out of the statistics that
+ * fit_row() made of the row enc. */
+void fit_stat_drop_pad(struct fit_stat *s, enum dtype t, const uint8_t *enc, int64_t n,
+                       int64_t pad);
 
 /* Encodes n finite weights (a multiple of t's block) of one row into dst.
  *   rule  for ternary types

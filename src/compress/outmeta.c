@@ -4,6 +4,7 @@
 #include "compress/outmeta.h"
 
 #include "base/mem.h"
+#include "format/tail.h"
 
 #include <string.h>
 
@@ -132,12 +133,35 @@ static enum b2_status set_rotation_keys(struct meta *m, const struct choose *c,
         if (!choose_picked(it)->fold)
             continue;
         names[n++] = (struct meta_str){it->t->name, strlen(it->t->name)};
-        rc = rotate_add_width(used, it->t->ne[0], err);
+        rc = rotate_add_width(used, tensor_width(it->t), err);
     }
     if (!rc && n > 0)
         rc = rotate_set_keys(used, m, names, n, err);
     rotate_free(used);
     mem_free(names);
+    return rc;
+}
+
+static enum b2_status set_tail_keys(struct meta *m, const struct choose *c,
+                                    struct b2_err *err)
+{
+    struct meta_str *names = mem_calloc((size_t)c->n, sizeof *names);
+    uint32_t *widths = mem_calloc((size_t)c->n, sizeof *widths);
+    enum b2_status rc = B2_OK;
+    uint64_t n = 0;
+
+    for (int64_t i = 0; i < c->n && names && widths; i++) {
+        const struct tensor *t = c->item[i].t;
+        if (choose_picked(&c->item[i])->pad == 0)
+            continue;
+        names[n] = (struct meta_str){t->name, strlen(t->name)};
+        widths[n++] = (uint32_t)tensor_width(t);
+    }
+    rc = names && widths
+             ? tail_set_keys(m, names, widths, n, err)
+             : err_set(err, B2_ENOMEM, "keys of padded rows: out of memory");
+    mem_free(names);
+    mem_free(widths);
     return rc;
 }
 
@@ -160,6 +184,8 @@ enum b2_status outmeta_make(struct meta **out, const struct choose *c,
         rc = set_origin_keys(m, c, mf, source_sha256, err);
     if (!rc)
         rc = set_rotation_keys(m, c, err);
+    if (!rc)
+        rc = set_tail_keys(m, c, err);
     if (rc) {
         meta_free(m);
         return rc;

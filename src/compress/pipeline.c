@@ -276,8 +276,11 @@ static enum b2_status declare(const struct pipeline *pl, struct gguf_out *out,
 
     for (int64_t i = 0; i < pl->c.n && !rc; i++) {
         const struct tensor *t = pl->c.item[i].t;
-        rc = gguf_out_tensor(out, t->name, choose_picked(&pl->c.item[i])->type, t->rank,
-                             t->ne, err);
+        const struct choose_candidate *cand = choose_picked(&pl->c.item[i]);
+        int64_t ne[TENSOR_MAX_RANK];
+        memcpy(ne, t->ne, sizeof ne);
+        ne[0] = tensor_width(t) + cand->pad;
+        rc = gguf_out_tensor(out, t->name, cand->type, t->rank, ne, err);
     }
     if (!rc)
         rc = gguf_out_size(out, &bytes, err);

@@ -183,14 +183,10 @@ enum b2_status recipe_set_tail(struct recipe *r, const char *word, struct b2_err
         r->tail = RECIPE_TAIL_KEEP;
         return B2_OK;
     }
-    if (strcmp(word, "pad") == 0)
-        return err_set(
-            err, B2_EUNSUP,
-            "tail rule 'pad': a GGUF reader multiplies by the shape it finds, so "
-            "padded "
-            "rows would be wrong columns for every program that does not know of them; "
-            "use --tail keep (those tensors stay at 8 bits) or a type whose group "
-            "divides the row");
+    if (strcmp(word, "pad") == 0) {
+        r->tail = RECIPE_TAIL_PAD;
+        return B2_OK;
+    }
     return err_set(err, B2_EARG, "tail rule '%s': expected keep or pad", word);
 }
 
@@ -279,6 +275,11 @@ static const char *want_name(const struct recipe_rule *rule)
 /* Defaults are written too: a later version may choose others. */
 void recipe_json(const struct recipe *r, struct str *out)
 {
+    static const char *const tails[] = {
+        [RECIPE_TAIL_REFUSE] = "refuse",
+        [RECIPE_TAIL_KEEP] = "keep",
+        [RECIPE_TAIL_PAD] = "pad",
+    };
     str_put(out, "{\"effort\":\"fast\",\"budget_bytes\":");
     if (r->budget == RECIPE_BYTES)
         str_printf(out, "%llu", (unsigned long long)r->budget_bytes);
@@ -302,10 +303,10 @@ void recipe_json(const struct recipe *r, struct str *out)
         str_put(out, "\"none\"");
     else
         str_printf(out, "%lld", (long long)r->rotate);
-    str_printf(
-        out,
-        ",\"ternary_rule\":\"%s\",\"ternary_scale\":\"%s\",\"tail\":\"%s\","
-        "\"seed\":%llu}",
-        ternarise_rule_name(r->ternary_rule), ternarise_scale_name(r->ternary_rule),
-        r->tail == RECIPE_TAIL_KEEP ? "keep" : "refuse", (unsigned long long)r->seed);
+    str_printf(out,
+               ",\"ternary_rule\":\"%s\",\"ternary_scale\":\"%s\",\"tail\":\"%s\","
+               "\"seed\":%llu}",
+               ternarise_rule_name(r->ternary_rule),
+               ternarise_scale_name(r->ternary_rule), tails[r->tail],
+               (unsigned long long)r->seed);
 }

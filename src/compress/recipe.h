@@ -33,6 +33,7 @@ enum recipe_budget { RECIPE_NO_BUDGET, RECIPE_BYTES, RECIPE_BPW };
 enum recipe_tail {
     RECIPE_TAIL_REFUSE, /* is an error */
     RECIPE_TAIL_KEEP,   /* makes its tensor Q8_0, or F16 where 32 does not divide */
+    RECIPE_TAIL_PAD,    /* is stored with zeros up to the next group (format/tail.h) */
 };
 
 enum { RECIPE_ROTATE_NONE = 0, RECIPE_ROTATE_AUTO = -1 };

@@ -37,7 +37,7 @@ enum b2_status report_set_tensors(struct report *r, const struct choose *c,
     r->n = c->n;
     r->n_params = c->n_params;
     r->tensor_bytes = r->ternary_bytes = 0;
-    r->ternary_params = r->source_ternary = r->rotate_block = 0;
+    r->ternary_params = r->source_ternary = r->rotate_block = r->padded = 0;
     for (int64_t i = 0; i < c->n; i++) {
         const struct choose_item *it = &c->item[i];
         const struct choose_candidate *cand = choose_picked(it);
@@ -50,7 +50,8 @@ enum b2_status report_set_tensors(struct report *r, const struct choose *c,
             .source_type = it->t->type,
             .fold = cand->fold,
             .copy = cand->copy,
-            .width = it->t->ne[0],
+            .width = tensor_width(it->t),
+            .pad = cand->pad,
             .count = tensor_count(it->t),
             .n_bytes = cand->n_bytes,
             .stat = stat ? stat[i] : (struct fit_stat){0},
@@ -60,6 +61,7 @@ enum b2_status report_set_tensors(struct report *r, const struct choose *c,
             return err_set(err, B2_ENOMEM, "report: out of memory");
         r->tensor_bytes += t->n_bytes;
         r->source_ternary += is_ternary(t->source_type) && !t->copy;
+        r->padded += t->pad > 0;
         if (is_ternary(t->type)) {
             r->ternary_bytes += t->n_bytes;
             r->ternary_params += t->count;
@@ -95,6 +97,8 @@ static const char *why_text(enum choose_why why)
         return "rule";
     case CHOOSE_BUDGET:
         return "budget";
+    case CHOOSE_PAD:
+        return "tail: rows padded to the group";
     case CHOOSE_TAIL:
         break;
     }
@@ -140,12 +144,16 @@ static void text_tensors(const struct report *r, struct str *out)
                  "error  zeros  why\n");
     for (int64_t i = 0; i < r->n; i++) {
         const struct report_tensor *t = &r->tensor[i];
-        str_printf(out, "%-32s  %-7s %-7s %9llu  %9.6f  %5.3f  %s%s%s\n", t->name,
+        str_printf(out, "%-32s  %-7s %-7s %9llu  %9.6f  %5.3f  %s%s%s", t->name,
                    dtype_info(t->type)->name, dtype_info(t->source_type)->name,
                    (unsigned long long)t->n_bytes, t->error,
                    fit_stat_zero_share(&t->stat), why_text(t->why),
                    t->copy ? ", bytes as in the source" : "",
                    t->fold ? ", rotated" : "");
+        long long stored = t->width + t->pad;
+        if (t->pad)
+            str_printf(out, ", %lld stored as %lld", (long long)t->width, stored);
+        str_put(out, "\n");
     }
 }
 
@@ -180,6 +188,21 @@ static void text_exceptions(const struct report *r, struct str *out)
                    (long long)r->source_ternary);
 }
 
+static void text_padding(const struct report *r, struct str *out)
+{
+    double bytes = 0.0;
+
+    for (int64_t i = 0; i < r->n; i++) {
+        const struct report_tensor *t = &r->tensor[i];
+        bytes += (double)t->n_bytes * (double)t->pad / (double)(t->width + t->pad);
+    }
+    str_printf(out,
+               "padding      %lld tensors have rows that are stored wider, %.0f bytes; "
+               "only programs\n             that know bonsai2.tail keys can run this "
+               "file\n",
+               (long long)r->padded, bytes);
+}
+
 static void text_totals(const struct report *r, struct str *out)
 {
     str_printf(out, "\nfile         %llu bytes (", (unsigned long long)r->output_bytes);
@@ -205,6 +228,8 @@ static void text_totals(const struct report *r, struct str *out)
                    "rotation     blocks of %lld; only programs that know "
                    "prism.hadamard keys can run this file\n",
                    (long long)r->rotate_block);
+    if (r->padded)
+        text_padding(r, out);
     for (int i = 0; i < r->n_stages; i++)
         str_printf(out, "%s%s %.1f s", i ? ", " : "time         ", r->stage[i].name,
                    r->stage[i].seconds);
@@ -265,6 +290,7 @@ static void json_tensors(const struct report *r, cJSON *j)
         cJSON_AddStringToObject(o, "source_type", dtype_info(t->source_type)->name);
         cJSON_AddStringToObject(o, "why", why_text(t->why));
         cJSON_AddBoolToObject(o, "rotated", t->fold);
+        cJSON_AddNumberToObject(o, "padding", (double)t->pad);
         cJSON_AddNumberToObject(o, "zero_groups", (double)t->stat.zero_groups);
         cJSON_AddNumberToObject(o, "underflow_groups", (double)t->stat.underflows);
         cJSON_AddItemToArray(tensors, o);
@@ -305,6 +331,7 @@ struct cJSON *report_json(const struct report *r)
     add_number_or_null(j, "bits_per_weight_ternary", ternary, ternary >= 0.0);
     cJSON_AddNumberToObject(j, "n_params", (double)r->n_params);
     cJSON_AddNumberToObject(j, "rotate_block", (double)r->rotate_block);
+    cJSON_AddNumberToObject(j, "padded_tensors", (double)r->padded);
     cJSON_AddNumberToObject(j, "pieces", (double)r->pieces);
     cJSON_AddNumberToObject(j, "pieces_resumed", (double)r->pieces_resumed);
     cJSON_AddStringToObject(j, "version", B2_VERSION);

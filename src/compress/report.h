@@ -28,8 +28,9 @@ struct report_tensor {
     enum choose_why why;
     enum dtype type, source_type;
     bool fold, copy;
-    int64_t width, count;
-    uint64_t n_bytes;
+    int64_t width, count; /* without padding */
+    int64_t pad;          /* values behind each row that are padding */
+    uint64_t n_bytes;     /* with padding */
     struct fit_stat stat; /* zero in a dry run */
     double error;         /* measured on all values; in a dry run on sampled rows */
 };
@@ -46,6 +47,7 @@ struct report {
     uint64_t output_bytes, tensor_bytes, ternary_bytes;
     int64_t ternary_params;
     int64_t rotate_block; /* 0: nothing is rotated */
+    int64_t padded;       /* tensors with padding */
     int64_t pieces, pieces_resumed;
     bool dry_run;
 };

@@ -14,9 +14,11 @@ enum { BATCH_BYTES = 4 << 20, CHUNK_ROWS = 4, MAX_BATCH_ROWS = 65536 };
 struct batch {
     const struct choose *c;
     const struct choose_item *it;
-    int64_t width, src_row_bytes, dst_row_bytes;
+    int64_t width, stored; /* values of a row, and with the padding it gets */
+    int64_t src_row_bytes, dst_row_bytes;
     int64_t first;         /* row of the tensor that the batch begins with */
-    float *row;            /* [threads, width] */
+    int64_t row_step;      /* the longer of a row as it comes and as it goes */
+    float *row;            /* [threads, row_step] */
     uint8_t *out;          /* [rows, dst_row_bytes] */
     struct fit_stat *stat; /* [rows] */
     bool *too_big;         /* [rows] */
@@ -31,18 +33,28 @@ static void copy_row(const struct batch *b, int64_t r, const uint8_t *src, float
     *stat = (struct fit_stat){.n = b->width};
     if (!choose_is_numbers(b->it->t->type))
         return;
-    quant_decode_row(b->it->t->type, row, src, b->width);
+    quant_decode_row(b->it->t->type, row, src, b->it->t->ne[0]);
     for (int64_t i = 0; i < b->width; i++) {
         stat->energy += (double)row[i] * (double)row[i];
         stat->zeros += row[i] == 0.0f;
     }
 }
 
+/* A row of the source with zeros for the padding, rotated if it is to be. */
+static void make_row(const struct batch *b, const uint8_t *src, float *row)
+{
+    quant_decode_row(b->it->t->type, row, src, b->it->t->ne[0]);
+    for (int64_t i = b->width; i < b->row_step; i++)
+        row[i] = 0.0f;
+    if (choose_picked(b->it)->fold)
+        rotate_fold_row(b->c->rotate, row, b->width);
+}
+
 static void round_rows(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const struct batch *b = ctx;
     const struct choose_candidate *cand = choose_picked(b->it);
-    float *row = b->row + b->width * thread;
+    float *row = b->row + b->row_step * thread;
 
     for (int64_t r = begin; r < end; r++) {
         const uint8_t *src = b->it->t->data + (b->first + r) * b->src_row_bytes;
@@ -51,12 +63,11 @@ static void round_rows(void *ctx, int64_t begin, int64_t end, int thread)
             copy_row(b, r, src, row);
             continue;
         }
-        quant_decode_row(b->it->t->type, row, src, b->width);
-        if (cand->fold)
-            rotate_fold_row(b->c->rotate, row, b->width);
-        b->too_big[r] =
-            fit_row(cand->type, b->out + r * b->dst_row_bytes, row, b->width,
-                    b->c->recipe->ternary_rule, &b->stat[r], NULL) != B2_OK;
+        uint8_t *out = b->out + r * b->dst_row_bytes;
+        make_row(b, src, row);
+        b->too_big[r] = fit_row(cand->type, out, row, b->stored,
+                                b->c->recipe->ternary_rule, &b->stat[r], NULL) != B2_OK;
+        fit_stat_drop_pad(&b->stat[r], cand->type, out, b->stored, cand->pad);
     }
 }
 
@@ -67,10 +78,8 @@ static enum b2_status name_row(struct batch *b, int64_t r, struct b2_err *err)
     long long row = b->first + r;
     const uint8_t *src = b->it->t->data + row * b->src_row_bytes;
 
-    quant_decode_row(b->it->t->type, b->row, src, b->width);
-    if (cand->fold)
-        rotate_fold_row(b->c->rotate, b->row, b->width);
-    enum b2_status rc = fit_row(cand->type, b->out, b->row, b->width,
+    make_row(b, src, b->row);
+    enum b2_status rc = fit_row(cand->type, b->out, b->row, b->stored,
                                 b->c->recipe->ternary_rule, &b->stat[0], err);
     err_wrap(err, "tensor %s: row %lld", b->it->t->name, row);
     return rc;
@@ -103,7 +112,7 @@ static bool make_batch(struct batch *b, int64_t n_rows, const struct pool *pool)
 {
     size_t threads = pool ? (size_t)pool_threads(pool) : 1;
 
-    b->row = mem_calloc(threads * (size_t)b->width, sizeof *b->row);
+    b->row = mem_calloc(threads * (size_t)b->row_step, sizeof *b->row);
     b->out = mem_calloc((size_t)n_rows, (size_t)b->dst_row_bytes);
     b->stat = mem_calloc((size_t)n_rows, sizeof *b->stat);
     b->too_big = mem_calloc((size_t)n_rows, sizeof *b->too_big);
@@ -115,12 +124,14 @@ enum b2_status round_tensor(const struct choose *c, const struct choose_item *it
                             struct work *w, struct fit_stat *stat, struct b2_err *err)
 {
     int64_t rows = tensor_rows(it->t);
-    struct batch b = {.c = c, .it = it, .width = it->t->ne[0]};
+    struct batch b = {.c = c, .it = it, .width = tensor_width(it->t)};
     enum b2_status rc = B2_OK;
 
     *stat = (struct fit_stat){0};
     if (tensor_count(it->t) == 0)
         return B2_OK;
+    b.stored = b.width + choose_picked(it)->pad;
+    b.row_step = max_i64(b.stored, it->t->ne[0]);
     b.src_row_bytes = (int64_t)(it->t->n_bytes / (uint64_t)rows);
     b.dst_row_bytes = (int64_t)(choose_picked(it)->n_bytes / (uint64_t)rows);
     int64_t per_batch = max_i64(1, BATCH_BYTES / b.dst_row_bytes);

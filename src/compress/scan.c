@@ -28,8 +28,9 @@ struct pass {
     struct row_check *check; /* [rows] */
     struct fit_stat *stat;   /* [samples, candidates] */
     bool *too_big;           /* [samples, candidates] */
-    float *row;              /* [threads, 2 * width] */
-    uint8_t *encoded;        /* [threads, encoded_bytes] */
+    int64_t row_step;        /* width with the most padding that any type may want */
+    float *row;       /* [threads, 2 * row_step], the folded row behind the row */
+    uint8_t *encoded; /* [threads, encoded_bytes] */
     int64_t encoded_bytes;
 };
 
@@ -72,25 +73,29 @@ static void measure_row(const struct pass *p, int64_t sample, const float *row,
             have_folded = true;
             src = folded;
         }
+        int64_t stored = p->width + cand->pad;
         p->too_big[at] =
-            fit_row(cand->type, encoded, src, p->width, p->c->recipe->ternary_rule,
+            fit_row(cand->type, encoded, src, stored, p->c->recipe->ternary_rule,
                     &p->stat[at], NULL) != B2_OK;
+        fit_stat_drop_pad(&p->stat[at], cand->type, encoded, stored, cand->pad);
     }
 }
 
 static void scan_rows(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const struct pass *p = ctx;
-    float *row = p->row + 2 * p->width * thread;
+    float *row = p->row + 2 * p->row_step * thread;
     uint8_t *encoded = p->encoded + p->encoded_bytes * thread;
 
     for (int64_t r = begin; r < end; r++) {
         quant_decode_row(p->it->t->type, row, p->it->t->data + r * p->src_row_bytes,
-                         p->width);
+                         p->it->t->ne[0]);
+        for (int64_t i = p->width; i < p->row_step; i++)
+            row[i] = 0.0f; /* what padding is rounded from */
         check_row(&p->check[r], row, p->width);
         bool measure = p->stat && p->check[r].bad_col < 0 && r % p->stride == 0;
         if (measure)
-            measure_row(p, r / p->stride, row, row + p->width, encoded);
+            measure_row(p, r / p->stride, row, row + p->row_step, encoded);
     }
 }
 
@@ -165,13 +170,14 @@ static bool make_pass(struct pass *p, const struct choose *c,
     size_t threads = env->pool ? (size_t)pool_threads(env->pool) : 1;
     bool measure = it->n_candidates > 1 || env->measure_all;
 
-    *p = (struct pass){.c = c, .it = it, .width = it->t->ne[0]};
+    *p = (struct pass){.c = c, .it = it, .width = tensor_width(it->t)};
     p->rows = tensor_rows(it->t);
     p->src_row_bytes = (int64_t)(it->t->n_bytes / (uint64_t)p->rows);
     p->stride = max_i64(1, p->rows / SAMPLE_ROWS);
-    p->encoded_bytes = 4 * p->width + 64; /* no type takes more than F32 */
+    p->row_step = p->width + FIT_MAX_BLOCK;
+    p->encoded_bytes = 4 * p->row_step + 64; /* no type takes more than F32 */
     p->check = mem_calloc((size_t)p->rows, sizeof *p->check);
-    p->row = mem_calloc(threads * 2 * (size_t)p->width, sizeof *p->row);
+    p->row = mem_calloc(threads * 2 * (size_t)p->row_step, sizeof *p->row);
     p->encoded = mem_calloc(threads, (size_t)p->encoded_bytes);
     if (measure) {
         size_t n = (size_t)((p->rows + p->stride - 1) / p->stride);

@@ -89,6 +89,8 @@ static enum b2_status open_any(struct modelfile *mf, struct b2_err *err)
     } else {
         mf->kind = MF_GGUF;
         rc = mf_open_gguf(mf, err);
+        if (rc == B2_OK)
+            rc = mf_apply_tail(mf, err);
     }
     if (rc)
         err_wrap(err, "%s", mf->path);

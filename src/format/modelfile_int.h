@@ -69,4 +69,9 @@ enum b2_status mf_open_gguf(struct modelfile *mf, struct b2_err *err) NODISCARD;
 enum b2_status mf_open_safetensors(struct modelfile *mf, struct b2_err *err) NODISCARD;
 enum b2_status mf_open_folder(struct modelfile *mf, struct b2_err *err) NODISCARD;
 
+/* tail.c: reads the keys of padded tensors (format/tail.h) and marks these. B2_EUNSUP: an
+ * unknown key of the group; B2_EFORMAT: names and widths that contradict each other or
+ * the tensors. */
+enum b2_status mf_apply_tail(struct modelfile *mf, struct b2_err *err) NODISCARD;
+
 #endif

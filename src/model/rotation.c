@@ -267,17 +267,17 @@ static enum b2_status copy_signs(struct binder *b, const struct tensor *t,
 
     if (!d->explicit_signs)
         return B2_OK;
-    for (; i < d->n_widths && d->widths[i] != t->ne[0]; i++)
+    for (; i < d->n_widths && d->widths[i] != tensor_width(t); i++)
         signs += d->widths[i];
     if (i == d->n_widths)
         return err_set(err, B2_EFORMAT,
                        "tensor %s: is folded, but " PREFIX
                        "sign_widths has no signs for its rows of %lld",
-                       t->name, (long long)t->ne[0]);
-    float *copy = arena_calloc(b->arena, (size_t)t->ne[0], sizeof *copy);
+                       t->name, (long long)tensor_width(t));
+    float *copy = arena_calloc(b->arena, (size_t)tensor_width(t), sizeof *copy);
     if (!copy)
         return err_set(err, B2_ENOMEM, "out of memory for rotation signs");
-    for (int64_t k = 0; k < t->ne[0]; k++)
+    for (int64_t k = 0; k < tensor_width(t); k++)
         copy[k] = (float)signs[k];
     *out = copy;
     return B2_OK;
@@ -288,7 +288,7 @@ static enum b2_status rotation_for(struct binder *b, const struct tensor *t,
                                    const struct rotation **out, struct b2_err *err)
 {
     struct rotation_set *set = &b->set;
-    struct rotation rot = {.width = t->ne[0], .block = b->decl->block};
+    struct rotation rot = {.width = tensor_width(t), .block = b->decl->block};
 
     if (rot.width % rot.block != 0)
         return err_set(err, B2_EFORMAT,

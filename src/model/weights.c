@@ -23,7 +23,13 @@ static enum b2_status check_tensor(struct binder *b, int64_t i, int64_t cols,
     struct modelfile *mf = b->m->mf;
     const struct tensor *t = modelfile_tensor(mf, i);
 
-    if (t->ne[0] != cols || t->ne[1] != rows || t->ne[2] != 1 || t->ne[3] != 1)
+    if (t->pad && tensor_width(t) != cols)
+        return err_set(err, B2_EFORMAT,
+                       "tensor %s: expected rows of %lld, but %lld of the %lld stored "
+                       "values count (bonsai2.tail.widths)",
+                       t->name, (long long)cols, (long long)tensor_width(t),
+                       (long long)t->ne[0]);
+    if (tensor_width(t) != cols || t->ne[1] != rows || t->ne[2] != 1 || t->ne[3] != 1)
         return err_set(
             err, B2_EFORMAT,
             "tensor %s: expected [%lld, %lld], found [%lld, %lld, %lld, %lld]", t->name,
@@ -78,7 +84,7 @@ static enum b2_status take_matrix(struct binder *b, struct weight *w, const char
                        "tensor %s: type %s cannot be used as a weight (usable: floats "
                        "and block types; convert it with bonsai2 export)",
                        name, info->name);
-    rc = dtype_row_bytes(&row_bytes, t->type, (uint64_t)cols, err);
+    rc = dtype_row_bytes(&row_bytes, t->type, (uint64_t)t->ne[0], err);
     if (rc) {
         err_wrap(err, "tensor %s", name);
         return rc;
@@ -88,6 +94,7 @@ static enum b2_status take_matrix(struct binder *b, struct weight *w, const char
         .type = t->type,
         .cols = cols,
         .rows = rows,
+        .pad = t->pad,
         .data = t->data,
         .row_bytes = row_bytes,
         .rot = b->m->rots.forward[modelfile_find(b->m->mf, name)],

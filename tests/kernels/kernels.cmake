@@ -8,6 +8,8 @@ b2_test(test_kernel_selftest SRC kernels/selftest.c LIBS b2_kt LABELS kernels)
 b2_test(test_backend SRC unit/test_backend.c LIBS b2_backend LABELS unit threads)
 b2_test(test_backend_matmul SRC unit/test_backend_matmul.c LIBS b2_backend
     LABELS unit threads)
+b2_test(test_backend_pad SRC unit/test_backend_pad.c LIBS b2_backend
+    LABELS unit threads)
 b2_test(test_backend_attention SRC unit/test_backend_attention.c LIBS b2_backend
     LABELS unit threads)
 target_link_options(test_backend_attention PRIVATE -Wl,--wrap=malloc -Wl,--wrap=calloc

@@ -30,14 +30,15 @@ static struct act_layout layout(const struct backend *be, int64_t max_tokens,
                                 int64_t max_width)
 {
     uint64_t n = (uint64_t)max_tokens * (uint64_t)max_width;
+    uint64_t n_q = (uint64_t)max_tokens * (uint64_t)cpu_q_width(max_width);
     struct act_layout l = {0};
 
     l.x = place(&l, 4 * n);
     l.rotated = place(&l, 4 * n);
     for (int i = 0; i < 2 && !be->exact; i++) {
-        l.q[i] = place(&l, n);
-        l.d[i] = place(&l, 4 * (n / KQ_GROUP));
-        l.s[i] = place(&l, 4 * (n / KQ_GROUP));
+        l.q[i] = place(&l, n_q);
+        l.d[i] = place(&l, 4 * (n_q / KQ_GROUP));
+        l.s[i] = place(&l, 4 * (n_q / KQ_GROUP));
     }
     return l;
 }
@@ -131,11 +132,27 @@ struct form_job {
     bool make_x, make_q;
 };
 
+/* Token t in 8 bits: whole groups, then the last columns with zeros behind them. */
+static void quantise(const struct form_job *j, int64_t t, const float *x)
+{
+    const struct act_form *f = j->f;
+    int64_t width = j->a->width, whole = width / KQ_STEP * KQ_STEP;
+    int64_t q_width = cpu_q_width(width), groups = q_width / KQ_GROUP;
+    float last[KQ_STEP] = {0};
+
+    j->k->act_quant(f->q + t * q_width, f->d + t * groups, f->s + t * groups, x, whole);
+    if (whole == width)
+        return;
+    memcpy(last, x + whole, (size_t)(width - whole) * sizeof *x);
+    j->k->act_quant(f->q + t * q_width + whole, f->d + t * groups + whole / KQ_GROUP,
+                    f->s + t * groups + whole / KQ_GROUP, last, KQ_STEP);
+}
+
 static void form_part(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const struct form_job *j = ctx;
     struct act_form *f = j->f;
-    int64_t width = j->a->width, groups = width / KQ_GROUP;
+    int64_t width = j->a->width;
 
     (void)thread;
     for (int64_t t = begin; t < end; t++) {
@@ -152,8 +169,7 @@ static void form_part(void *ctx, int64_t begin, int64_t end, int thread)
             x = y;
         }
         if (j->make_q)
-            j->k->act_quant(f->q + t * width, f->d + t * groups, f->s + t * groups, x,
-                            width);
+            quantise(j, t, x);
     }
 }
 

@@ -6,6 +6,9 @@
 #include "base/mem.h"
 #include "tensor/quant.h"
 
+#include <assert.h>
+#include <string.h>
+
 /* Pieces of work: rows of a norm, elements of an activation function, tokens. */
 enum { ROWS_CHUNK = 8, ELEMS_CHUNK = 16384, TOKENS_CHUNK = 4 };
 
@@ -107,11 +110,13 @@ static void embed_part(void *ctx, int64_t begin, int64_t end, int thread)
     const struct weight *w = j->w;
     const struct kernels *k = &j->be->k;
 
-    (void)thread;
     for (int64_t t = begin; t < end; t++) {
+        const uint8_t *src = w->data + (uint64_t)j->ids[t] * w->row_bytes;
         float *row = j->dst + t * w->cols;
-        cpu_decode_row(j->be, w->type, row,
-                       w->data + (uint64_t)j->ids[t] * w->row_bytes, w->cols);
+        float *to = w->pad ? cpu_scratch(j->be, thread) : row;
+        cpu_decode_row(j->be, w->type, to, src, weight_stored(w));
+        if (w->pad)
+            memcpy(row, to, (size_t)w->cols * sizeof *row);
         if (w->rot) { /* the inverse: transform first, then signs */
             k->fwht(row, w->cols, w->rot->block);
             if (w->rot->signs)
@@ -125,6 +130,7 @@ void backend_embed(struct backend *be, float *dst, const struct weight *w,
 {
     struct embed_job j = {be, dst, w, ids};
 
+    assert(weight_stored(w) <= CPU_MAX_WIDTH);
     cpu_run(be, embed_part, &j, n_tokens, TOKENS_CHUNK);
 }
 

@@ -33,10 +33,17 @@ struct act_form {
     const struct rotation *rot; /* NULL: plain */
     const float *x;             /* [T, width] */
     float *rotated;             /* storage behind x when rot is set */
-    int8_t *q;                  /* [T, width], NULL in exact mode */
-    float *d, *s;               /* [T, width / KQ_GROUP] */
+    int8_t *q;                  /* [T, q_width], NULL in exact mode */
+    float *d, *s;               /* [T, q_width / KQ_GROUP] */
     bool have_x, have_q;
 };
+
+/* Columns of an activation in 8 bits: what the kernels take together, the last ones 0.
+ * Only padded weights have rows that are no multiple of it. */
+static inline int64_t cpu_q_width(int64_t width)
+{
+    return (width + KQ_STEP - 1) / KQ_STEP * KQ_STEP;
+}
 
 struct act_cpu {
     int64_t max_tokens, max_width;

@@ -4,7 +4,9 @@
  * Work is cut into tiles of rows. For one token a tile's rows are unpacked a few at a
  * time into L1 and multiplied at once; for many tokens the tile is unpacked once and
  * meets all tokens, in blocks small enough for L1. Every element is one dot product of
- * the kernel contract, so none of these sizes changes a bit.
+ * the kernel contract, so none of these sizes changes a bit. Rows of padded weights are
+ * unpacked as they are stored and multiplied up to their columns: in 8 bits up to the
+ * next multiple of KQ_STEP, where the activation has zeros.
  */
 #include "backend/cpu/cpu_int.h"
 
@@ -64,27 +66,29 @@ static void quant_rows(const struct matmul_ctx *c, const struct matmul_job *j,
 {
     const struct kernels *k = &c->be->k;
     const struct weight *w = j->w;
-    int64_t n = w->cols, groups = n / KQ_GROUP, T = c->n_tokens;
-    int64_t row_bytes = n + 8 * groups;
+    int64_t n = cpu_q_width(w->cols), n_groups = n / KQ_GROUP, T = c->n_tokens;
+    int64_t stored = weight_stored(w), groups = stored / KQ_GROUP;
+    int64_t row_bytes = stored + 8 * groups;
     int64_t step =
         rows_that_fit(row_bytes, T == 1 ? VEC_BYTES : MAT_BYTES, end - begin);
     int64_t block = tokens_that_fit(row_bytes, QUANT_TOKENS);
     float *scale = cpu_scratch(c->be, thread), *min = scale + step * groups;
     int8_t *code = (int8_t *)(min + step * groups);
-    struct kq_mat m = {code, scale, kernel_has_min(w->type) ? min : NULL, 0, n, groups};
+    struct kq_mat m = {code, scale,  kernel_has_min(w->type) ? min : NULL,
+                       0,    stored, groups};
 
     for (int64_t r = begin; r < end; r += step) {
         m.rows = min_i64(step, end - r);
         for (int64_t i = 0; i < m.rows; i++)
-            k->unpack[w->type](code + i * n, scale + i * groups, min + i * groups,
-                               w->data + (uint64_t)(r + i) * w->row_bytes, n);
+            k->unpack[w->type](code + i * stored, scale + i * groups, min + i * groups,
+                               w->data + (uint64_t)(r + i) * w->row_bytes, stored);
         for (int64_t t = 0; t < T; t += block) {
             struct kq_act x = {j->f->q + t * n,
-                               j->f->d + t * groups,
-                               j->f->s + t * groups,
+                               j->f->d + t * n_groups,
+                               j->f->s + t * n_groups,
                                min_i64(block, T - t),
                                n,
-                               groups};
+                               n_groups};
             k->qdot(j->y + t * w->rows + r, w->rows, &m, &x, n);
         }
     }
@@ -102,22 +106,23 @@ static void float_rows(const struct matmul_ctx *c, const struct matmul_job *j,
                        int64_t begin, int64_t end, int thread)
 {
     const struct weight *w = j->w;
-    int64_t n = w->cols, T = c->n_tokens, row_bytes = 4 * n;
+    int64_t n = w->cols, stored = weight_stored(w), T = c->n_tokens;
+    int64_t row_bytes = 4 * stored;
     int64_t step =
         rows_that_fit(row_bytes, T == 1 ? VEC_BYTES : MAT_BYTES, end - begin);
     int64_t block = tokens_that_fit(row_bytes, FLOAT_TOKENS);
     float *buf = cpu_scratch(c->be, thread);
 
     for (int64_t r = begin; r < end; r += step) {
-        struct kf_mat m = {buf, min_i64(step, end - r), n};
+        struct kf_mat m = {buf, min_i64(step, end - r), stored};
         const uint8_t *src = w->data + (uint64_t)r * w->row_bytes;
         if (in_place(w)) {
             m.v = (const float *)(const void *)src;
             m.step = (int64_t)(w->row_bytes / sizeof(float));
         } else {
             for (int64_t i = 0; i < m.rows; i++)
-                cpu_decode_row(c->be, w->type, buf + i * n,
-                               src + (uint64_t)i * w->row_bytes, n);
+                cpu_decode_row(c->be, w->type, buf + i * stored,
+                               src + (uint64_t)i * w->row_bytes, stored);
         }
         for (int64_t t = 0; t < T; t += block) {
             struct kf_mat x = {j->f->x + t * n, min_i64(block, T - t), n};
@@ -153,7 +158,7 @@ void backend_matmul_n(struct backend *be, float *const *y,
         int64_t n_tiles = 0;
         /* The activation keeps one rotated form at a time. */
         for (; i < n && c.n_jobs < MAX_JOBS; i++) {
-            assert(w[i]->cols == a->width);
+            assert(w[i]->cols == a->width && weight_stored(w[i]) <= CPU_MAX_WIDTH);
             if (w[i]->rot && rot && w[i]->rot != rot)
                 break;
             rot = w[i]->rot ? w[i]->rot : rot;
