@@ -22,10 +22,11 @@ static bool divides(enum dtype t, int64_t width)
     return width % dtype_info(t)->block == 0;
 }
 
-/* The ternary type that stores rows of this width in the fewest bytes, padded. */
+/* The ternary type that stores rows of this width in the fewest bytes, padded; of equals
+ * the one with the finest groups. */
 static enum dtype smallest_padded(int64_t width)
 {
-    static const enum dtype types[] = {DT_PTQ1_0, DT_TQ1_0, DT_Q2_0};
+    static const enum dtype types[] = {DT_Q2_0, DT_PTQ1_0, DT_TQ1_0};
     enum dtype best = types[0];
     int64_t best_bytes = INT64_MAX;
 

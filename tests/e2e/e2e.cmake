@@ -19,3 +19,7 @@ b2_e2e(e2e_folder TIMEOUT 60 COMMAND Python3::Interpreter
     ${CMAKE_CURRENT_SOURCE_DIR}/e2e/test_folder.py $<TARGET_FILE:bonsai2_cli> ${B2_STORIES})
 b2_e2e(e2e_folder_real TIMEOUT 240 COMMAND Python3::Interpreter
     ${CMAKE_CURRENT_SOURCE_DIR}/e2e/test_folder.py $<TARGET_FILE:bonsai2_cli>)
+b2_e2e(e2e_tail TIMEOUT 60 COMMAND Python3::Interpreter
+    ${CMAKE_CURRENT_SOURCE_DIR}/e2e/test_tail.py $<TARGET_FILE:bonsai2_cli> ${B2_STORIES})
+b2_e2e(e2e_tail_real TIMEOUT 240 COMMAND Python3::Interpreter
+    ${CMAKE_CURRENT_SOURCE_DIR}/e2e/test_tail.py $<TARGET_FILE:bonsai2_cli> real)

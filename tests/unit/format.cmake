@@ -4,6 +4,7 @@ b2_test(test_gguf_refuse SRC unit/test_gguf_refuse.c LIBS b2_format)
 b2_test(test_gguf_write SRC unit/test_gguf_write.c LIBS b2_format)
 b2_test(test_safetensors SRC unit/test_safetensors.c LIBS b2_format)
 b2_test(test_modelfile SRC unit/test_modelfile.c LIBS b2_format)
+b2_test(test_tail SRC unit/test_tail.c LIBS b2_format)
 b2_test(test_hf SRC unit/test_hf.c LIBS b2_format)
 b2_test(test_meta SRC unit/test_meta.c LIBS b2_format)
 

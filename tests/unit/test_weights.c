@@ -3,6 +3,7 @@
  */
 #include "base/file.h"
 #include "base/mem.h"
+#include "format/tail.h"
 
 #include "unit/unit.h"
 #include "unit/variant.h"
@@ -219,6 +220,49 @@ static void test_legacy_42(void **state)
     assert_non_null(strstr(err.msg, "--format gguf-pq2_0"));
 }
 
+/* attn_q of layer 0 in rows of 128, of which the keys say how many count. */
+static uint32_t tail_width;
+
+static enum b2_status tail_keys(struct meta *m, struct b2_err *err)
+{
+    static const struct meta_str name = {"blk.0.attn_q.weight", 19};
+
+    return tail_set_keys(m, &name, &tail_width, 1, err);
+}
+
+/* Padding that matches the model is taken; another width, or none declared where the
+ * stored one is not the model's, contradicts it. */
+static void test_padded(void **state)
+{
+    static const struct {
+        uint32_t width; /* 0: no keys */
+        int64_t rows;
+        enum b2_status want;
+        const char *says;
+    } cases[] = {
+        {64, 64, B2_OK, ""},
+        {63, 64, B2_EFORMAT, "expected rows of 64, but 63 of the 128 stored values"},
+        {65, 64, B2_EFORMAT, "expected rows of 64, but 65 of the 128 stored values"},
+        {64, 32, B2_EFORMAT, "expected [64, 64]"},
+        {0, 64, B2_EFORMAT, "expected [64, 64], found [128, 64"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < countof(cases); i++) {
+        const struct variant v = {.skip = "blk.0.attn_q.weight",
+                                  .add = "blk.0.attn_q.weight",
+                                  .add_cols = 128,
+                                  .add_rows = cases[i].rows,
+                                  .type = DT_PTQ1_0,
+                                  .keys = cases[i].width ? tail_keys : NULL};
+        struct b2_err err = {0};
+        tail_width = cases[i].width;
+        enum b2_status rc = open_variant(&v, NULL, &err);
+        if (rc != cases[i].want || !strstr(err.msg, cases[i].says))
+            fail_msg("row %zu: status %d, %s", i, rc, err.msg);
+    }
+}
+
 static void test_no_file(void **state)
 {
     struct model *m = NULL;
@@ -237,7 +281,7 @@ int main(void)
         cmocka_unit_test(test_refused),    cmocka_unit_test(test_nan_in_norm),
         cmocka_unit_test(test_unexpected), cmocka_unit_test(test_note_142),
         cmocka_unit_test(test_legacy_42),  cmocka_unit_test(test_types),
-        cmocka_unit_test(test_no_file),
+        cmocka_unit_test(test_no_file),    cmocka_unit_test(test_padded),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
