@@ -10,8 +10,10 @@
 enum b2_status textout_init(struct textout *o, struct str *text,
                             const char *const *stop, int n_stop, struct b2_err *err)
 {
+    if (n_stop < 0 || (n_stop > 0 && !stop))
+        return err_set(err, B2_EARG, "%d stop strings at no address", n_stop);
     for (int i = 0; i < n_stop; i++)
-        if (stop[i][0] == '\0')
+        if (!stop[i] || stop[i][0] == '\0')
             return err_set(err, B2_EARG, "stop string %d is empty", i + 1);
     *o = (struct textout){.text = text, .stop = stop, .n_stop = n_stop};
     return B2_OK;

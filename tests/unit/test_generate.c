@@ -123,6 +123,10 @@ static void test_empty_stop(void **state)
 
     (void)state;
     assert_int_equal(textout_init(&o, &text, stop, 2, NULL), B2_EARG);
+    assert_int_equal(textout_init(&o, &text, stop, -1, NULL), B2_EARG);
+    assert_int_equal(textout_init(&o, &text, NULL, 1, NULL), B2_EARG);
+    assert_int_equal(textout_init(&o, &text, (const char *[]){NULL}, 1, NULL), B2_EARG);
+    assert_int_equal(textout_init(&o, &text, NULL, 0, NULL), B2_OK);
 }
 
 /* ---- the loop ---- */
