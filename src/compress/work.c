@@ -93,7 +93,8 @@ static enum b2_status adopt_state(struct work *w, const char *state, bool force,
 
     if (rc)
         return rc;
-    if (other && !force)
+    bool empty = other && !file_exists(piece_path(&w->scratch, &w->dir, 0));
+    if (other && !empty && !force)
         return err_set(
             err, B2_EEXIST,
             "%s holds an unfinished run of another recipe, source or program "
@@ -101,8 +102,9 @@ static enum b2_status adopt_state(struct work *w, const char *state, bool force,
             "throw it away",
             w->dir.data);
     if (other) {
-        log_line(log, LOG_WARN, "%s: unfinished run of another recipe thrown away",
-                 w->dir.data);
+        if (!empty)
+            log_line(log, LOG_WARN, "%s: unfinished run of another recipe thrown away",
+                     w->dir.data);
         rc = start_over(w, err);
     }
     if (rc)

@@ -23,7 +23,8 @@
 struct work;
 
 /* Opens or makes the state of out. force: state of another recipe, source or version is
- * thrown away; else it is B2_EEXIST with the folder named, and nothing is touched.
+ * thrown away; else it is B2_EEXIST with the folder named, and nothing is touched. (A
+ * state without a first piece holds no work and always gives way.)
  * B2_EEXIST also when another process holds the lock. */
 enum b2_status work_open(struct work **out, const char *path, const char *state,
                          bool force, const struct log *log,

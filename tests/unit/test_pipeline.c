@@ -240,6 +240,13 @@ static void test_foreign_state(void **state)
     assert_same_file(out, want, size);
     mem_free(want);
 
+    /* A state in which nothing is finished yet is no work to lose: it gives way. */
+    assert_int_equal(file_remove(out, NULL), B2_OK);
+    leave_state(&a, STOPS_IN_SCAN);
+    p.force = false;
+    assert_int_equal(pipeline_run(&report, &p, &err), B2_OK);
+    report_free(&report);
+
     /* A source that changed is another state. */
     leave_state(&b, STOPS_IN_SCAN + 8);
     make_source(&(struct tiny_params){.seed = 4});
