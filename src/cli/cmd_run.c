@@ -191,7 +191,7 @@ static double rate(int64_t n, double seconds)
 
 static double prefill_tps(const struct generate_result *g)
 {
-    return rate(g->prompt_tokens - g->prompt_reused, g->prefill_s);
+    return rate(g->prompt_done - g->prompt_reused, g->prefill_s);
 }
 
 static double decode_tps(const struct generate_result *g)

@@ -108,6 +108,7 @@ int main(int argc, char **argv)
 {
     terminal_fill_closed_streams();
     terminal_ignore_closed_pipes();
+    terminal_explain_bus_errors();
     int rc = dispatch(argc, argv);
 
     /* A result that nobody could store is no result. */

@@ -45,6 +45,25 @@ void terminal_ignore_closed_pipes(void)
     sigaction(SIGPIPE, &sa, NULL);
 }
 
+static void explain_bus_error(int sig)
+{
+    static const char text[] =
+        "bonsai2: a file was shortened, or its disk failed, while "
+        "it was being read\n";
+
+    (void)sig; /* SA_RESETHAND: the same access faults again and ends the process */
+    (void)!write(STDERR_FILENO, text, sizeof text - 1);
+}
+
+void terminal_explain_bus_errors(void)
+{
+    struct sigaction sa = {.sa_handler = explain_bus_error,
+                           .sa_flags = (int)SA_RESETHAND};
+
+    sigemptyset(&sa.sa_mask);
+    sigaction(SIGBUS, &sa, NULL);
+}
+
 static void handle(int sig)
 {
     (void)sig; /* SA_RESETHAND has made the next one deadly */

@@ -21,6 +21,10 @@ void terminal_fill_closed_streams(void);
  * the failure is reported like any other. */
 void terminal_ignore_closed_pipes(void);
 
+/* A mapped file that is shortened, or whose disk fails, while it is read ends the
+ * process (SIGBUS). This makes it say why first. */
+void terminal_explain_bus_errors(void);
+
 /* On the first Ctrl-C (or SIGTERM) calls fn(ctx) inside the signal handler, where only
  * setting flags is safe; the second one kills. fn == NULL: back to dying at once. */
 void terminal_on_interrupt(void (*fn)(void *ctx), void *ctx);

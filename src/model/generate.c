@@ -108,6 +108,7 @@ enum b2_status generate_run(struct session *s, struct sampler *smp,
     text.ctx = p->ctx;
     rc = session_sync(s, prompt, n_prompt, &out->prompt_reused, err);
     out->prefill_s = clock_s() - start_s;
+    out->prompt_done = min_i64(session_pos(s), n_prompt);
     if (rc == B2_OK)
         rc = reserve_tokens(&out->tokens, s, n_prompt, p->max_tokens, err);
     if (rc)

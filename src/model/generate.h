@@ -30,6 +30,7 @@ struct generate_result {
     struct str text;       /* owned; valid UTF-8, without control tokens */
     enum finish_reason finish;
     int64_t prompt_tokens, prompt_reused;
+    int64_t prompt_done;  /* in the cache when the prompt ended or was interrupted */
     double prefill_s;     /* of the prompt */
     double first_token_s; /* from the call to the first token */
     double decode_s;      /* of the tokens after the first */

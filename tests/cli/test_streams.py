@@ -8,9 +8,12 @@ number, and progress lines or a result would be written into a model.
 import hashlib
 import os
 import pathlib
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 PROGRAM, MODEL = sys.argv[1:3]
 failures = 0
@@ -61,7 +64,25 @@ def test_no_result_is_no_success():
     check("closed stdin", exit_without((0,), "run", "-m", MODEL) == 1)
 
 
+def test_file_shortened_while_mapped(folder):
+    model = folder / "model.gguf"
+    shutil.copy(MODEL, model)
+    p = subprocess.Popen([PROGRAM, "run", "-m", str(model), "-n", "4"],
+                         stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+                         stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 30  # the model is opened before the prompt is read
+    while time.monotonic() < deadline and p.poll() is None and \
+            str(model) not in pathlib.Path(f"/proc/{p.pid}/maps").read_text():
+        time.sleep(0.01)
+    time.sleep(0.5)  # the tokenizer is read, the weights are not
+    os.truncate(model, 4096)
+    _, err = p.communicate(b"Once upon a time", timeout=30)
+    check("dies of the signal", p.returncode == -signal.SIGBUS, p.returncode)
+    check("says why", err.count(b"was shortened") == 1 and err.count(b"\n") == 1, err)
+
+
 with tempfile.TemporaryDirectory() as name:
     test_outputs_are_the_same(pathlib.Path(name))
+    test_file_shortened_while_mapped(pathlib.Path(name))
 test_no_result_is_no_success()
 sys.exit(1 if failures else 0)

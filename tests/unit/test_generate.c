@@ -279,6 +279,7 @@ static bool cancel_at_third(void *ctx, const char *text, size_t n)
 
 static void test_cancel(void **state)
 {
+
     int pieces = 0;
     const int32_t bos = 1;
     const struct generate_params p = {.on_text = cancel_at_third, .ctx = &pieces};
@@ -294,16 +295,39 @@ static void test_cancel(void **state)
     r = run(&(struct generate_params){.max_tokens = 8});
     for (int i = 0; i < 8; i++)
         ROW_CHECK(i, r.tokens.id[i] == story[i].id);
+    assert_int_equal(r.prompt_done, 1);
+    generate_result_free(&r);
+}
+
+/* An interrupted prompt counts what was computed, not what was asked. */
+static void test_cancel_in_prompt(void **state)
+{
+    const int32_t prompt[] = {1, 403, 407, 261, 378};
+    struct generate_result r;
+    struct b2_err err = {0};
+
+    (void)state;
+    session_rewind(rig.s, 0);
+    session_cancel(rig.s);
+    assert_int_equal(
+        generate_run(rig.s, greedy, prompt, 5, &(struct generate_params){0}, &r, &err),
+        B2_ECANCEL);
+    assert_true(r.prompt_tokens == 5 && r.prompt_done == 0 && r.tokens.n == 0);
     generate_result_free(&r);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_scripts),    cmocka_unit_test(test_all_cuts),
-        cmocka_unit_test(test_empty_stop), cmocka_unit_test(test_story),
-        cmocka_unit_test(test_stops),      cmocka_unit_test(test_context_full),
-        cmocka_unit_test(test_end_token),  cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_scripts),
+        cmocka_unit_test(test_all_cuts),
+        cmocka_unit_test(test_empty_stop),
+        cmocka_unit_test(test_story),
+        cmocka_unit_test(test_stops),
+        cmocka_unit_test(test_context_full),
+        cmocka_unit_test(test_end_token),
+        cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_cancel_in_prompt),
     };
 
     return cmocka_run_group_tests(tests, open_all, close_all);
