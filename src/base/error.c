@@ -18,6 +18,13 @@ static void mark_cut(char *msg, size_t size)
     memcpy(msg + end, dots, sizeof dots);
 }
 
+void err_one_line(char *msg)
+{
+    for (; *msg; msg++)
+        if ((unsigned char)*msg < 0x20 || *msg == 0x7f)
+            *msg = '?';
+}
+
 enum b2_status err_set(struct b2_err *err, enum b2_status status, const char *fmt, ...)
 {
     if (!err)
@@ -29,6 +36,7 @@ enum b2_status err_set(struct b2_err *err, enum b2_status status, const char *fm
     err->status = status;
     if (n >= (int)sizeof err->msg)
         mark_cut(err->msg, sizeof err->msg);
+    err_one_line(err->msg);
     return status;
 }
 
@@ -44,6 +52,7 @@ void err_wrap(struct b2_err *err, const char *fmt, ...)
     va_end(ap);
     if (n < 0)
         n = 0;
+    err_one_line(err->msg);
     if ((size_t)n >= sizeof err->msg) {
         mark_cut(err->msg, sizeof err->msg);
         return;

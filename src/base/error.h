@@ -12,6 +12,10 @@
 #include "base/util.h"
 #include "bonsai2.h" /* enum b2_status, struct b2_err: the one definition */
 
+/* Control bytes become '?': names from a file must not steer a terminal or break a line.
+ * err_set, err_wrap and log_line do this to all they make. */
+void err_one_line(char *msg);
+
 /* Sets status and message, returns status, so that callers can return it. */
 enum b2_status err_set(struct b2_err *err, enum b2_status status, const char *fmt, ...)
     PRINTF_LIKE(3, 4);

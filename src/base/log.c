@@ -3,6 +3,8 @@
  */
 #include "base/log.h"
 
+#include "base/error.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -16,6 +18,8 @@ void log_line(const struct log *log, enum log_level level, const char *fmt, ...)
     va_start(ap, fmt);
     int n = vsnprintf(line, sizeof line, fmt, ap);
     va_end(ap);
-    if (n >= 0)
-        log->sink(log->ctx, level, line);
+    if (n < 0)
+        return;
+    err_one_line(line);
+    log->sink(log->ctx, level, line);
 }

@@ -17,6 +17,18 @@ static void test_set_and_wrap(void **state)
     assert_int_equal(err.status, B2_EFORMAT);
 }
 
+/* A hostile file's names reach messages: no escape sequence and no second line. */
+static void test_control_bytes(void **state)
+{
+    struct b2_err err = {0};
+
+    (void)state;
+    err_set(&err, B2_EUNSUP, "architecture %s", "x\x1b[2J\ny\x7f\xc3\xa9");
+    assert_string_equal(err.msg, "architecture x?[2J?y?\xc3\xa9");
+    err_wrap(&err, "%s", "a\rb");
+    assert_string_equal(err.msg, "a?b: architecture x?[2J?y?\xc3\xa9");
+}
+
 static void test_null_is_fine(void **state)
 {
     (void)state;
@@ -73,11 +85,9 @@ static void test_names(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_set_and_wrap),
-        cmocka_unit_test(test_null_is_fine),
-        cmocka_unit_test(test_cut),
-        cmocka_unit_test(test_names),
-        cmocka_unit_test(test_wrap_of_long_texts),
+        cmocka_unit_test(test_set_and_wrap), cmocka_unit_test(test_control_bytes),
+        cmocka_unit_test(test_null_is_fine), cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_names),        cmocka_unit_test(test_wrap_of_long_texts),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
