@@ -279,7 +279,6 @@ static bool cancel_at_third(void *ctx, const char *text, size_t n)
 
 static void test_cancel(void **state)
 {
-
     int pieces = 0;
     const int32_t bos = 1;
     const struct generate_params p = {.on_text = cancel_at_third, .ctx = &pieces};
