@@ -120,7 +120,10 @@ static int compress_run(struct compress *c, const char *source)
         .recipe = &c->recipe,
         .dry_run = c->dry_run,
         .force = c->force,
-        .env = {pool, &c->progress, is_cancelled, c},
+        .env = {.pool = pool,
+                .progress = &c->progress,
+                .cancelled = is_cancelled,
+                .ctx = c},
         .log = &log,
         .on_stage = on_stage,
     };

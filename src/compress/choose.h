@@ -8,6 +8,7 @@
 #ifndef COMPRESS_CHOOSE_H
 #define COMPRESS_CHOOSE_H
 
+#include "compress/fit.h"
 #include "compress/recipe.h"
 #include "compress/role.h"
 #include "compress/rotate.h"
@@ -72,6 +73,15 @@ static inline bool choose_is_numbers(enum dtype t)
 static inline const struct choose_candidate *choose_picked(const struct choose_item *it)
 {
     return &it->candidate[it->pick];
+}
+
+/* How an item is rounded: tables of tokens favour large weights. */
+static inline struct fit_how choose_how(const struct choose *c,
+                                        const struct choose_item *it)
+{
+    return (struct fit_how){.rule = c->recipe->ternary_rule,
+                            .favour_large =
+                                it->role == ROLE_EMBED || it->role == ROLE_HEAD};
 }
 
 /* Takes the fewest bytes everywhere. */

@@ -9,8 +9,11 @@
  * to FP16, codes are chosen for the rounded values, and the reference encoder's block
  * is taken instead where it is closer.
  *
- * Differences from ggml's make_qx_quants: no importance, and the last step, which
- * turns "usually better" into "never worse".
+ * Every weight has an importance k that its squared error is multiplied by: 1, or more
+ * for large weights (struct fit_how); the sums above then have a factor k in each term.
+ *
+ * Difference from ggml's make_qx_quants: the last step, which turns "usually better"
+ * into "never worse".
  */
 #include "compress/fit.h"
 
@@ -103,9 +106,30 @@ static float to_f16_and_back(float v)
     return f32_from_f16(f16_from_f32(v));
 }
 
+/* The same for w = d q, with importances. */
+static struct sums weighted_sums(const float *x, const float *imp, float inv, float lo,
+                                 float hi)
+{
+    float q2[LANES] = {0}, xq[LANES] = {0};
+    struct sums s = {0};
+
+    for (int i = 0; i < BLOCK; i += LANES) {
+        for (int l = 0; l < LANES; l++) {
+            float q = nearest(inv * x[i + l], lo, hi), kq = imp[i + l] * q;
+            q2[l] += kq * q;
+            xq[l] += kq * x[i + l];
+        }
+    }
+    for (int l = 0; l < LANES; l++) {
+        s.qq += q2[l];
+        s.xq += xq[l];
+    }
+    return s;
+}
+
 /* The scale of a symmetric block, FP16 exact. lo is the end of the range that has one
  * code more (-8 of -8..7). */
-static float fit_scale(const float *x, float lo, float hi)
+static float fit_scale(const float *x, const float *imp, float lo, float hi)
 {
     float amax = 0.0f, max = 0.0f, best = 0.0f, scale = 0.0f;
 
@@ -119,7 +143,7 @@ static float fit_scale(const float *x, float lo, float hi)
         return 0.0f;
     for (int step = -STEPS; step <= STEPS; step++) {
         float inv = (lo + (float)step * (lo < -100.0f ? 0.5f : 0.1f)) / max;
-        struct sums s = code_sums(x, inv, 0.0f, lo, hi);
+        struct sums s = weighted_sums(x, imp, inv, lo, hi);
         if (s.qq > 0.0f && s.xq * s.xq > best * s.qq) {
             best = s.xq * s.xq / s.qq;
             scale = s.xq / s.qq;
@@ -189,13 +213,13 @@ static void put_fifth_bits(uint8_t *dst, const uint8_t *q)
 }
 
 /* A fitted block of one of the five types (FORMATS: the ggml layouts). */
-static void fit_block(enum dtype t, uint8_t *dst, const float *x)
+static void fit_block(enum dtype t, uint8_t *dst, const float *x, const float *imp)
 {
     uint8_t q[BLOCK];
     float d, m = 0.0f;
 
     if (t == DT_Q8_0) {
-        d = fit_scale(x, -127.0f, 127.0f);
+        d = fit_scale(x, imp, -127.0f, 127.0f);
         choose_codes(q, x, d, 0.0f, -127.0f, 127.0f);
         le_put16(dst, f16_from_f32(d));
         for (int i = 0; i < BLOCK; i++)
@@ -209,7 +233,7 @@ static void fit_block(enum dtype t, uint8_t *dst, const float *x)
         fit_scale_min(x, levels - 1.0f, &d, &m);
         choose_codes(q, x, d, m, 0.0f, levels - 1.0f);
     } else {
-        d = fit_scale(x, -levels / 2.0f, levels / 2.0f - 1.0f);
+        d = fit_scale(x, imp, -levels / 2.0f, levels / 2.0f - 1.0f);
         choose_codes(q, x, d, 0.0f, -levels / 2.0f, levels / 2.0f - 1.0f);
     }
     le_put16(dst, f16_from_f32(d));
@@ -225,16 +249,37 @@ static void fit_block(enum dtype t, uint8_t *dst, const float *x)
     put_nibbles(dst, q);
 }
 
-/* Squared error of n encoded weights; infinite when a decoded value is not finite. */
-static double decoded_error(enum dtype t, const uint8_t *enc, const float *x, int n,
-                            float *decoded)
+/* Importances of a block's weights: 1, or what favours large ones, scaled by the largest
+ * square so that tiny weights do not vanish in it. */
+static void set_importance(float *imp, const float *x, bool favour_large)
+{
+    float max = 0.0f, sum = 0.0f;
+
+    for (int i = 0; i < BLOCK; i++) {
+        imp[i] = 1.0f;
+        max = fabsf(x[i]) > max ? fabsf(x[i]) : max;
+    }
+    if (!favour_large || max < 1e-30f)
+        return;
+    for (int i = 0; i < BLOCK; i++) {
+        imp[i] = x[i] / max * (x[i] / max);
+        sum += imp[i];
+    }
+    for (int i = 0; i < BLOCK; i++)
+        imp[i] += sum / BLOCK;
+}
+
+/* Squared error of a block's weights by their importance; infinite when a decoded value
+ * is not finite. */
+static double decoded_error(enum dtype t, const uint8_t *enc, const float *x,
+                            const float *imp, float *decoded)
 {
     double err = 0.0;
 
-    quant_decode_row(t, decoded, enc, n);
-    for (int i = 0; i < n; i++) {
+    quant_decode_row(t, decoded, enc, BLOCK);
+    for (int i = 0; i < BLOCK; i++) {
         double e = (double)x[i] - (double)decoded[i];
-        err += e * e;
+        err += (double)imp[i] * e * e;
     }
     return isfinite(err) ? err : (double)INFINITY;
 }
@@ -275,14 +320,33 @@ static bool beyond_f16(enum dtype t, const float *x, int n)
     }
 }
 
+/* Takes the fitted block instead of the reference encoder's in dst if it is closer. */
+static void improve_block(enum dtype t, uint8_t *dst, const float *x,
+                          const struct fit_how *how, float *decoded)
+{
+    bool has_min = t == DT_Q4_1 || t == DT_Q5_1;
+    uint8_t fitted[MAX_BYTES];
+    float imp[BLOCK], other[BLOCK];
+
+    set_importance(imp, x, how->favour_large && !has_min);
+    double err = decoded_error(t, dst, x, imp, decoded);
+    if (!(err > 0.0))
+        return;
+    fit_block(t, fitted, x, imp);
+    if (decoded_error(t, fitted, x, imp, other) < err) {
+        memcpy(dst, fitted, (size_t)dtype_info(t)->bytes);
+        memcpy(decoded, other, sizeof other);
+    }
+}
+
 /* Encodes one block and leaves its values in decoded. False: beyond FP16. */
 static bool encode_block(enum dtype t, uint8_t *dst, const float *x, int n,
-                         enum ternarise_rule rule, float *decoded)
+                         const struct fit_how *how, float *decoded)
 {
     if (dtype_info(t)->flags & DTF_TERNARY) {
         int8_t codes[MAX_BLOCK];
         float scale;
-        if (!ternarise_group(codes, &scale, x, n, rule))
+        if (!ternarise_group(codes, &scale, x, n, how->rule))
             return false;
         quant_ternary_join(t, dst, codes, &scale, n);
         quant_decode_row(t, decoded, dst, n);
@@ -291,22 +355,15 @@ static bool encode_block(enum dtype t, uint8_t *dst, const float *x, int n,
     if (beyond_f16(t, x, n))
         return false;
     quant_encode_row(t, dst, x, n);
-    double err = decoded_error(t, dst, x, n, decoded);
-    if (is_fitted(t) && err > 0.0) {
-        uint8_t fitted[MAX_BYTES];
-        float other[MAX_BLOCK];
-        fit_block(t, fitted, x);
-        double err_fitted = decoded_error(t, fitted, x, n, other);
-        if (err_fitted < err) {
-            memcpy(dst, fitted, (size_t)dtype_info(t)->bytes);
-            memcpy(decoded, other, (size_t)n * sizeof *other);
-        }
-    }
+    if (is_fitted(t))
+        improve_block(t, dst, x, how, decoded);
+    else
+        quant_decode_row(t, decoded, dst, n);
     return true;
 }
 
 enum b2_status fit_row(enum dtype t, void *dst, const float *src, int64_t n,
-                       enum ternarise_rule rule, struct fit_stat *stat,
+                       const struct fit_how *how, struct fit_stat *stat,
                        struct b2_err *err)
 {
     const struct dtype_info *info = dtype_info(t);
@@ -320,7 +377,7 @@ enum b2_status fit_row(enum dtype t, void *dst, const float *src, int64_t n,
     for (int64_t at = 0; at < n; at += step) {
         int len = (int)min_i64(step, n - at);
         const float *x = src + at;
-        if (!encode_block(t, out, x, len, rule, decoded))
+        if (!encode_block(t, out, x, len, how, decoded))
             return err_set(err, B2_EUNSUP,
                            "columns %lld to %lld: the scale is beyond the FP16 range "
                            "(65504) of %s",

@@ -54,6 +54,7 @@ static void round_rows(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const struct batch *b = ctx;
     const struct choose_candidate *cand = choose_picked(b->it);
+    const struct fit_how how = choose_how(b->c, b->it);
     float *row = b->row + b->row_step * thread;
 
     for (int64_t r = begin; r < end; r++) {
@@ -65,8 +66,8 @@ static void round_rows(void *ctx, int64_t begin, int64_t end, int thread)
         }
         uint8_t *out = b->out + r * b->dst_row_bytes;
         make_row(b, src, row);
-        b->too_big[r] = fit_row(cand->type, out, row, b->stored,
-                                b->c->recipe->ternary_rule, &b->stat[r], NULL) != B2_OK;
+        b->too_big[r] =
+            fit_row(cand->type, out, row, b->stored, &how, &b->stat[r], NULL) != B2_OK;
         fit_stat_drop_pad(&b->stat[r], cand->type, out, b->stored, cand->pad);
     }
 }
@@ -75,12 +76,13 @@ static void round_rows(void *ctx, int64_t begin, int64_t end, int thread)
 static enum b2_status name_row(struct batch *b, int64_t r, struct b2_err *err)
 {
     const struct choose_candidate *cand = choose_picked(b->it);
+    const struct fit_how how = choose_how(b->c, b->it);
     long long row = b->first + r;
     const uint8_t *src = b->it->t->data + row * b->src_row_bytes;
 
     make_row(b, src, b->row);
-    enum b2_status rc = fit_row(cand->type, b->out, b->row, b->stored,
-                                b->c->recipe->ternary_rule, &b->stat[0], err);
+    enum b2_status rc =
+        fit_row(cand->type, b->out, b->row, b->stored, &how, &b->stat[0], err);
     err_wrap(err, "tensor %s: row %lld", b->it->t->name, row);
     return rc;
 }

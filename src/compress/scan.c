@@ -57,6 +57,7 @@ static void measure_row(const struct pass *p, int64_t sample, const float *row,
                         float *folded, uint8_t *encoded)
 {
     const struct choose_item *it = p->it;
+    const struct fit_how how = choose_how(p->c, it);
     bool have_folded = false;
 
     for (int k = 0; k < it->n_candidates; k++) {
@@ -74,9 +75,8 @@ static void measure_row(const struct pass *p, int64_t sample, const float *row,
             src = folded;
         }
         int64_t stored = p->width + cand->pad;
-        p->too_big[at] =
-            fit_row(cand->type, encoded, src, stored, p->c->recipe->ternary_rule,
-                    &p->stat[at], NULL) != B2_OK;
+        p->too_big[at] = fit_row(cand->type, encoded, src, stored, &how, &p->stat[at],
+                                 NULL) != B2_OK;
         fit_stat_drop_pad(&p->stat[at], cand->type, encoded, stored, cand->pad);
     }
 }

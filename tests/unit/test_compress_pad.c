@@ -81,7 +81,7 @@ static void make_padded(struct report *report)
 /* Shapes, keys, and values against the source without any help of the report. */
 static void test_file(void **state)
 {
-    struct report report;
+    struct report report = {0};
     int n_padded = 0;
 
     (void)state;
@@ -89,13 +89,14 @@ static void test_file(void **state)
     struct modelfile *mf = open_file(out), *from = open_file(src);
     int64_t n_params = 0;
     uint64_t bytes = 0;
-    for (int64_t i = 0; i < modelfile_n_tensors(mf); i++) {
+    assert_int_equal(report.n, modelfile_n_tensors(mf));
+    for (int64_t i = 0; report.tensor && i < report.n; i++) {
         const struct tensor *s = modelfile_tensor(from, i);
         const struct tensor *t = tensor_of(mf, s->name);
         const struct report_tensor *rt = &report.tensor[i];
         bool wide = s->rank == 2 && s->ne[0] == TINY_D;
         double sum = 0, energy = 0;
-        float row[STORED];
+        float row[STORED] = {0};
         assert_int_equal(t->ne[0], wide ? STORED : s->ne[0]);
         assert_int_equal(t->pad, wide ? STORED - TINY_D : 0);
         assert_int_equal(rt->pad, t->pad);
@@ -133,7 +134,7 @@ static void test_file(void **state)
 static void test_said(void **state)
 {
     struct str text = {0};
-    struct report report;
+    struct report report = {0};
     struct model *m = NULL;
     struct b2_err err = {0};
     const struct model_params mp = {.no_tokenizer = true};
@@ -160,7 +161,7 @@ static void test_ways(void **state)
     static const char *const budgets[] = {"160000", "200000", "2.3bpw"};
     struct b2_err err = {0};
     struct recipe r = pad_recipe("*=PTQ1_0");
-    struct report report;
+    struct report report = {0};
     char first[65], hex[65];
     const struct model_params mp = {.no_tokenizer = true};
     struct model *m = NULL;
