@@ -67,8 +67,11 @@ struct pool *cli_pool(const struct cli_common *c, struct b2_err *err)
 
     struct pool *p = pool_new(c->threads ? (int)c->threads : n);
     if (!p) {
-        err_set(err, B2_ENOMEM, "cannot start %d threads; try a smaller --threads",
-                c->threads ? (int)c->threads : n);
+        err_set(
+            err, B2_ENOMEM,
+            "cannot start %d threads: out of memory, or over a limit; try a smaller "
+            "--threads",
+            c->threads ? (int)c->threads : n);
         return NULL;
     }
     if (c->threads)
@@ -94,6 +97,12 @@ enum b2_status cli_cpu(unsigned *features, const struct cli_common *c,
     log_line(&log, LOG_DEBUG, "processor %s, kernel level %s", name,
              cpu_level_name(*features));
     return B2_OK;
+}
+
+void cli_limit_memory(const struct cli_common *c)
+{
+    if (c->mem_limit)
+        terminal_limit_memory(c->mem_limit);
 }
 
 int cli_print_json(struct cJSON *json)

@@ -71,6 +71,9 @@ int cli_usage_error(const struct cmd *cmd, const char *fmt, ...) PRINTF_LIKE(2, 
 /* "bonsai2: MESSAGE" on stderr. Returns the exit code: 130 for B2_ECANCEL, else 1. */
 int cli_report_error(const struct b2_err *err);
 
+/* Makes --mem-limit hold in a command that plans no memory: allocations above it fail. */
+void cli_limit_memory(const struct cli_common *c);
+
 /* Notes of the library on stderr: warnings and infos; --quiet only errors, --verbose
  * all. */
 struct log cli_log(const struct cli_common *c);

@@ -112,6 +112,7 @@ static int compress_run(struct compress *c, const char *source)
 {
     struct b2_err err = {0};
     struct report report = {0};
+    cli_limit_memory(&c->common);
     struct log log = cli_log(&c->common);
     struct pool *pool = cli_pool(&c->common, &err);
     struct pipeline_params p = {

@@ -98,6 +98,7 @@ int cmd_export(int argc, char **argv)
                                p.format ? "-o OUT" : "--format F");
     if (convert_check_format(p.format, &err))
         return cli_usage_error(&cmd, "%s", err.msg);
+    cli_limit_memory(&common);
     struct log log = cli_log(&common);
     p.log = &log;
     cli_on_interrupt(ignore, NULL);

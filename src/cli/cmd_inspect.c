@@ -481,6 +481,7 @@ int cmd_inspect(int argc, char **argv)
     int rc = cli_parse(&cmd, opts, argc, argv, &n_operands);
     if (rc != OPT_RUN)
         return rc;
+    cli_limit_memory(&in.common);
     in.log = cli_log(&in.common);
     if (look(&in, argv[1], &err))
         rc = cli_report_error(&err);

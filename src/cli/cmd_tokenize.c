@@ -346,6 +346,7 @@ int cmd_tokenize(int argc, char **argv)
 
     if (rc != OPT_RUN)
         return rc;
+    cli_limit_memory(&k.common);
     rc = run(&k, n_operands, argv + 1);
     tok_ids_free(&k.ids);
     tok_free(k.t);

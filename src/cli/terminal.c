@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stddef.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 /* A signal handler gets no argument of ours: this is the state it works on. Written
@@ -43,6 +44,17 @@ void terminal_ignore_closed_pipes(void)
 
     sigemptyset(&sa.sa_mask);
     sigaction(SIGPIPE, &sa, NULL);
+}
+
+void terminal_limit_memory(uint64_t bytes)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_DATA, &limit))
+        return;
+    if (bytes < limit.rlim_cur)
+        limit.rlim_cur = (rlim_t)bytes;
+    (void)setrlimit(RLIMIT_DATA, &limit);
 }
 
 static void explain_bus_error(int sig)

@@ -7,6 +7,7 @@
 #define CLI_TERMINAL_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 bool terminal_stdin_is_tty(void);
 bool terminal_stdout_is_tty(void);
@@ -20,6 +21,10 @@ void terminal_fill_closed_streams(void);
 /* A reader that goes away makes writes fail instead of killing the process, so that
  * the failure is reported like any other. */
 void terminal_ignore_closed_pipes(void);
+
+/* Allocations above this many bytes fail from here on (RLIMIT_DATA: the heap and stacks
+ * of threads, not mapped files). For commands without a plan of their memory. */
+void terminal_limit_memory(uint64_t bytes);
 
 /* A mapped file that is shortened, or whose disk fails, while it is read ends the
  * process (SIGBUS). This makes it say why first. */

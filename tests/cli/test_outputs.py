@@ -7,6 +7,7 @@ A device is played by a named pipe here: replacing a real one would harm the mac
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -85,6 +86,24 @@ def test_report(folder):
           err)
 
 
+def test_memory_limit(folder):
+    """A limit that cannot hold is a refusal; a roomy one changes nothing."""
+    if re.search(rb"__[at]san_init", pathlib.Path(PROGRAM).read_bytes()):
+        return  # the shadow memory of a sanitized build is over every limit
+    out = folder / "out.gguf"
+    for command in (["export", MODEL, "-F", "gguf-bf16", "-o", str(out)], ["inspect", MODEL],
+                    ["compress", MODEL, "--budget", "1MB", "-o", str(out)],
+                    ["tokenize", "-m", MODEL, "Once upon"]):
+        for limit, want in (("10kB", 1), ("3GB", 0)):
+            done = subprocess.run([PROGRAM, *command, "-q", "-t", "1", "--mem-limit", limit],
+                                  capture_output=True, check=False, timeout=60)
+            check(f"{command[0]} in {limit}", done.returncode == want, done)
+            check(f"{command[0]} in {limit}: one line", want == 0 or not done.stdout and
+                  done.stderr.count(b"\n") == 1 and b"memory" in done.stderr, done)
+            check(f"{command[0]}: nothing is left", want == 0 or os.listdir(folder) == [])
+        out.unlink(missing_ok=True)
+
+
 def test_folder(folder):
     args = [PROGRAM, "export", MODEL, "-F", "hf-f32", "-o", str(folder / "hf"), "-q"]
     check("folder", subprocess.run(args, check=False, stdout=subprocess.DEVNULL).returncode == 0)
@@ -94,7 +113,7 @@ def test_folder(folder):
           b"is the source itself" in done.stderr, done)
 
 
-for test in (test_refusals, test_report, test_folder):
+for test in (test_refusals, test_report, test_memory_limit, test_folder):
     with tempfile.TemporaryDirectory() as name:
         test(pathlib.Path(name))
 sys.exit(1 if failures else 0)
