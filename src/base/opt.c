@@ -279,6 +279,10 @@ static enum opt_result take_value(struct parse *p, const struct opt *o,
         attached = p->argv[p->at++];
     if (!attached) {
         fprintf(complain(p), "option '--%s' needs a value: ", o->name);
+        if (o->kind == OPT_STR || o->kind == OPT_LIST) { /* any text will do */
+            fprintf(p->err_out, "%s\n", o->arg);
+            return usage(p);
+        }
     } else if (store(o, attached)) {
         return OPT_RUN;
     } else {

@@ -69,7 +69,8 @@ static enum b2_status open_config(struct folder *f, struct b2_err *err)
         return rc;
     if (!map.data)
         return err_set(err, B2_ENOTFOUND,
-                       "%s: no config.json in this folder; a model is a GGUF file, a "
+                       "%s: no config.json in this folder, or an empty one; a model is "
+                       "a GGUF file, a "
                        "safetensors file or a Hugging Face folder",
                        mf->path);
     mf->meta = meta_new(SIZE_MAX / 2);

@@ -153,6 +153,8 @@ static void test_mistakes(void **state)
         {"x -jz", "unknown option '-z'"},
         {"x --number",
          "option '--number' needs a value: a whole number from -1 to 1000"},
+        {"x --model", "option '--model' needs a value: FILE\n"},
+        {"x --rule", "option '--rule' needs a value: GLOB=TYPE\n"},
         {"x -n 1001", "option '--number': '1001' is not allowed"},
         {"x -n 5k", "'5k' is not allowed: a whole number from -1 to 1000"},
         {"x --top-p 1.5", "'1.5' is not allowed: a number from 0 to 1"},
