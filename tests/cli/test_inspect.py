@@ -140,7 +140,7 @@ def test_good(folder):
     check(j["rotation"] is None and len(j["sha256"]) == 64, "kinds: rotation, sha256")
     dump = [line.split() for line in (GOLDEN / "kinds.gguf.dump").read_text().splitlines()]
     want = [{"name": d[1], "type": d[2], "shape": [int(n) for n in d[3:-2]],
-             "bytes": int(d[-2])} for d in dump if d[0] == "T"]
+             "bytes": int(d[-2]), "padding": 0} for d in dump if d[0] == "T"]
     check(j["tensors"] == want, "kinds: tensors")
     n = sum(math.prod(t["shape"]) for t in want)
     bits = sum(t["bytes"] for t in want) * 8 / n
