@@ -152,7 +152,7 @@ int cmd_compress(int argc, char **argv)
         "FILE|DIR",
         1,
         1,
-        "bonsai2 compress model.gguf --budget 52MB -o small.gguf"};
+        "bonsai2 compress model.gguf --budget 70MB -o small.gguf"};
     struct compress c = {.effort = "fast", .rotate = "none", .ternary_rule = "ls"};
     const struct opt opts[] = {
         {OPT_STR, 'o', "output", "FILE", &c.output, 0, 0, "GGUF file to write."},
