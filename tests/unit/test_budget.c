@@ -1,10 +1,12 @@
 /*
- * test_budget.c - the allocator against every combination, on small cases.
+ * test_budget.c - the allocator against every combination, on small cases, and what the
+ * roles' weights make of a whole model.
  */
 #include "unit/unit.h"
 
 #include "base/rng.h"
 #include "compress/budget.h"
+#include "compress/role.h"
 
 #include <math.h>
 
@@ -141,12 +143,92 @@ static void test_edges(void **state)
     assert_int_equal(budget_allocate(u, 0, 0, NULL), B2_OK);
 }
 
+/* A model of 30 layers with a tied embedding, sizes and errors like SmolLM2-135M's. */
+enum { N_LAYERS = 30, N_PER_LAYER = 7, N_MODEL = N_LAYERS * N_PER_LAYER + 1 };
+enum { PICK_TERNARY, PICK_4BIT };
+
+static void add_choice(struct budget_unit *u, double count, double bits, double damage)
+{
+    u->choice[u->n_choices++] =
+        (struct budget_choice){(uint64_t)(count * bits / 8.0), damage};
+}
+
+static void make_model(struct budget_unit *u)
+{
+    static const struct {
+        enum role role;
+        double count;
+    } part[N_PER_LAYER] = {
+        {ROLE_Q, 331776.0},    {ROLE_K, 110592.0},    {ROLE_V, 110592.0},
+        {ROLE_O, 331776.0},    {ROLE_GATE, 884736.0}, {ROLE_UP, 884736.0},
+        {ROLE_DOWN, 884736.0},
+    };
+    double embed = 28311552.0,
+           prior = role_prior(ROLE_EMBED, -1, N_LAYERS, true) * embed;
+
+    memset(u, 0, N_MODEL * sizeof *u);
+    for (int i = 0; i < N_MODEL - 1; i++) {
+        int k = i % N_PER_LAYER;
+        double count = part[k].count;
+        double p = role_prior(part[k].role, i / N_PER_LAYER, N_LAYERS, true) * count;
+        add_choice(&u[i], count, 2.25, p * role_damage(0.19));
+        add_choice(&u[i], count, 4.5, p * role_damage(0.006));
+        add_choice(&u[i], count, 5.0, 0.0);
+    }
+    add_choice(&u[N_MODEL - 1], embed, 2.25, prior * role_damage(0.265));
+    add_choice(&u[N_MODEL - 1], embed, 4.5, prior * role_damage(0.0111));
+    add_choice(&u[N_MODEL - 1], embed, 5.5, prior * role_damage(0.0028));
+    add_choice(&u[N_MODEL - 1], embed, 8.5, 0.0);
+}
+
+/* Weights of the layers 3 to 26 with this role (counted in the layer) that are ternary. */
+static int n_ternary(const struct budget_unit *u, int part)
+{
+    int n = 0;
+
+    for (int l = 3; l < 27; l++)
+        n += u[l * N_PER_LAYER + part].pick == PICK_TERNARY;
+    return n;
+}
+
+/* As the budget falls the damage only grows, and what is given up goes in the measured
+ * order: gate and up long before keys, values, down and embedding, which are what a
+ * model dies of. */
+static void test_roles(void **state)
+{
+    static struct budget_unit u[N_MODEL];
+    double last = 0.0;
+
+    (void)state;
+    make_model(u);
+    uint64_t smallest = budget_min_bytes(u, N_MODEL), largest = 0;
+    for (int i = 0; i < N_MODEL; i++)
+        largest += u[i].choice[u[i].n_choices - 1].bytes;
+    for (int step = 100; step >= 0; step--) {
+        uint64_t bytes, budget = smallest + (largest - smallest) * (uint64_t)step / 100;
+        assert_int_equal(budget_allocate(u, N_MODEL, budget, NULL), B2_OK);
+        double damage = damage_of(u, N_MODEL, &bytes);
+        assert_true(bytes <= budget && damage >= last);
+        last = damage;
+
+        int wide = n_ternary(u, 4) + n_ternary(u, 5);
+        int dear = n_ternary(u, 1) + n_ternary(u, 2) + n_ternary(u, 6);
+        bool embed = u[N_MODEL - 1].pick == PICK_TERNARY;
+        if ((dear > 0 || embed) && wide < 48)
+            fail_msg("%d %%: %d of 48 gate and up ternary, %d k, v and down%s", step,
+                     wide, dear, embed ? ", embedding" : "");
+        if (embed && dear < 72 - 24)
+            fail_msg("%d %%: ternary embedding, %d of 72 k, v and down", step, dear);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_against_all),
         cmocka_unit_test(test_monotone),
         cmocka_unit_test(test_edges),
+        cmocka_unit_test(test_roles),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
