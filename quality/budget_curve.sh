@@ -44,8 +44,6 @@ for b in $budgets; do
     row --budget "$b"
 done
 [ -z "${B2_CURVE:-}" ] || exit 0
-row --rule '*=keep' --rule 'token_embd.weight=Q4_0'
 row --rule '*=Q4_0'
 row --rule '*=Q4_0' --rule 'blk.1[0-9].ffn_up.weight=ternary'
 row --rule '*=Q4_0' --rule 'blk.1[0-9].ffn_[ug]*.weight=ternary'
-row --rule '*=Q4_0' --rule 'blk.*.ffn_[ug]*.weight=ternary'

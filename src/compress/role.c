@@ -105,7 +105,10 @@ bool role_foldable(enum role r)
  *    alone costs a hundred times the others, and its name does not tell which.
  *  - A tied embedding is also the head. It is one big tensor: ternary it destroys the
  *    model (15 nat) where all of gate and up leave something, hence the high weight.
- *  - The first layer feeds all others, the last one nobody corrects.
+ *  - The first layer feeds all others and nobody corrects the last: six times the
+ *    middle. In between the weight falls by half from front to back. One layer alone
+ *    does not show that, many together do, since what is behind magnifies what comes
+ *    in: ternary gate and up in 19 layers cost 2.3 nat in 2 to 20, 1.6 in 9 to 27.
  * Where this differs from the literature's order (METHODS.md §4.4: query and key low),
  * that order is for calibrated rounding with error compensation. */
 double role_prior(enum role r, int layer, int n_layers, bool tied)
@@ -119,13 +122,15 @@ double role_prior(enum role r, int layer, int n_layers, bool tied)
     };
     double prior = r == ROLE_EMBED && tied ? by_role[ROLE_HEAD] : by_role[r];
 
-    if (layer == 0)
+    if (layer < 0)
+        return prior;
+    if (layer == 0 || layer == n_layers - 1)
         return 6.0 * prior;
+    if (layer == n_layers - 2)
+        return 3.0 * prior;
     if (layer == 1)
-        return 1.5 * prior;
-    if (layer >= 0 && layer >= n_layers - 2)
-        return (layer == n_layers - 1 ? 6.0 : 2.0) * prior;
-    return prior;
+        return 2.0 * prior;
+    return (4.0 - 2.0 * layer / n_layers) / 3.0 * prior;
 }
 
 double role_damage(double error)
