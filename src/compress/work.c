@@ -308,12 +308,26 @@ const char *work_dir(const struct work *w)
     return w->dir.data;
 }
 
+/* Removes the state in one step, as a reader of the folder sees it: a kill in the middle
+ * leaves OUT.b2work.old, which holds nothing of worth. */
+static enum b2_status drop_state(struct work *w, struct b2_err *err)
+{
+    str_clear(&w->scratch);
+    str_printf(&w->scratch, "%s.old", w->dir.data);
+    if (!str_ok(&w->scratch))
+        return err_set(err, B2_ENOMEM, "out of memory");
+    enum b2_status rc = file_remove_tree(w->scratch.data, err);
+    if (!rc)
+        rc = file_rename(w->dir.data, w->scratch.data, err);
+    return rc ? rc : file_remove_tree(w->scratch.data, err);
+}
+
 enum b2_status work_finish(struct work *w, struct b2_err *err)
 {
     enum b2_status rc = file_rename(w->output.data, w->final_path, err);
 
     if (!rc)
-        rc = file_remove_tree(w->dir.data, err);
+        rc = drop_state(w, err);
     work_close(w);
     return rc;
 }

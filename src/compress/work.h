@@ -52,7 +52,8 @@ enum b2_status work_piece_map(const struct work *w, int64_t i, struct file_map *
 const char *work_output_path(const struct work *w);
 const char *work_dir(const struct work *w);
 
-/* Moves the output to its place and removes the state. w is freed in every case. */
+/* Moves the output to its place and removes the state (through OUT.b2work.old, so that a
+ * kill in between leaves either a whole state or none). w is freed in every case. */
 enum b2_status work_finish(struct work *w, struct b2_err *err) NODISCARD;
 
 /* Lets go, leaving the state for another run; NULL is fine. */
