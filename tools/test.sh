@@ -58,6 +58,21 @@ configure_and_build() {
     cmake --preset "$1" "${@:2}" && cmake --build --preset "$1"
 }
 
+# Every fuzz target, as many at a time as there are processors.
+fuzz_all() {
+    local source name targets=()
+    for source in tests/fuzz/fuzz_*.c; do
+        name=$(basename "$source" .c)
+        targets+=("$name")
+    done
+    printf '%s\n' "${targets[@]}" | xargs -P "$(nproc)" -I '{}' bash -c \
+        'n={}; tools/fuzz.sh '"${B2_FUZZ_S:-60}"' "${n#fuzz_}" >'"$log"'/$n.run 2>&1
+         echo $? >'"$log"'/$n.rc'
+    for name in "${targets[@]}"; do
+        step "$name" bash -c "cat $log/$name.run; exit \$(cat $log/$name.rc)"
+    done
+}
+
 finish() {
     say "done"
     [ ${#failures[@]} -eq 0 ] || printf 'failed: %s\n' "${failures[*]}"
@@ -95,8 +110,5 @@ tests tsan -L threads
 
 say "fuzzing, ${B2_FUZZ_S:-60} s each"
 step build-fuzz configure_and_build fuzz
-for source in tests/fuzz/fuzz_*.c; do
-    name=$(basename "$source" .c)
-    step "$name" tools/fuzz.sh "${B2_FUZZ_S:-60}" "${name#fuzz_}"
-done
+fuzz_all
 finish

@@ -193,11 +193,12 @@ static void test_common(void **state)
 
 static int bad_level(void)
 {
+    static char word[] = "B2_CPU=mmx"; /* the environment keeps it */
     struct b2_err err = {0};
     struct cli_common c = {0};
     unsigned features = 0;
 
-    if (putenv((char[]){"B2_CPU=mmx"}))
+    if (putenv(word))
         return 99;
     return cli_cpu(&features, &c, &err) ? cli_report_error(&err) : 0;
 }

@@ -114,7 +114,7 @@ static enum b2_status set_keys(struct meta *m, const struct tiny_params *p,
         {"tokenizer.ggml.eos_token_id", 0},
     };
     static struct meta_str tokens[TINY_V];
-    static char names[TINY_V][8];
+    static char names[TINY_V][16];
     uint32_t layers = (uint32_t)(p->layers ? p->layers : TINY_LAYERS);
     enum b2_status rc = meta_set_str(m, "general.architecture", "llama", err);
 
