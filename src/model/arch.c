@@ -18,7 +18,7 @@ static const struct arch archs[] = {
      .qk_norm = true,
      .post_norms = true,
      .embd_scale = true,
-     .softcaps = true,
+     .final_cap = true,
      .period = 6,
      .local_base = 10000.0f},
 };

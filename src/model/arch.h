@@ -18,7 +18,7 @@ struct arch {
     bool post_norms; /* each block's output is normalised before it is added */
     bool sub_norms;  /* the inputs of the o and down projections are normalised */
     bool embd_scale; /* embeddings are multiplied by sqrt(D) */
-    bool softcaps;   /* attention scores and logits may be capped by keys */
+    bool final_cap;  /* a key may cap the logits */
     int period;      /* of every `period` layers the last sees everything and the others
                    slide the window; 0: all slide (when there is a window) */
     float local_base; /* rotary base of sliding layers; 0: the base of the others */

@@ -156,7 +156,6 @@ static void attention_block(struct forward *f, int64_t layer, int64_t n, int64_t
         .pos0 = pos0,
         .window = slides ? hp->window : 0,
         .scale = hp->attn_scale,
-        .softcap = hp->attn_softcap,
     };
 
     backend_rmsnorm(f->be, f->act->x, f->x, l->attn_norm, n, hp->d, hp->norm_eps);

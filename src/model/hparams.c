@@ -244,7 +244,7 @@ static enum b2_status check_neutral(const struct source *s, struct b2_err *err)
     for (size_t i = 0; i < countof(neutral_keys); i++) {
         const char *name = neutral_keys[i].name;
         const float neutral = neutral_keys[i].neutral;
-        if (s->arch->softcaps && strstr(name, "softcapping"))
+        if (s->arch->final_cap && strcmp(name, "final_logit_softcapping") == 0)
             continue; /* read_scales() */
         rc = get_number(s, name, neutral, &v, err);
         if (rc)
@@ -429,15 +429,12 @@ static enum b2_status read_scales(struct hparams *hp, const struct source *s,
         return err_set(err, B2_EFORMAT, "key %s.attention.scale: %g", s->arch->name,
                        (double)hp->attn_scale);
     hp->embd_scale = s->arch->embd_scale ? sqrtf((float)hp->d) : 1.0f;
-    if (!s->arch->softcaps)
+    if (!s->arch->final_cap)
         return B2_OK;
-    rc = get_number(s, "attn_logit_softcapping", 0.0f, &hp->attn_softcap, err);
-    if (rc == B2_OK)
-        rc = get_number(s, "final_logit_softcapping", 0.0f, &hp->final_softcap, err);
-    if (rc == B2_OK && !(hp->attn_softcap >= 0.0f && hp->final_softcap >= 0.0f))
-        rc =
-            err_set(err, B2_EFORMAT, "keys %s.*_logit_softcapping: %g and %g",
-                    s->arch->name, (double)hp->attn_softcap, (double)hp->final_softcap);
+    rc = get_number(s, "final_logit_softcapping", 0.0f, &hp->final_softcap, err);
+    if (rc == B2_OK && !(hp->final_softcap >= 0.0f))
+        rc = err_set(err, B2_EFORMAT, "key %s.final_logit_softcapping: %g",
+                     s->arch->name, (double)hp->final_softcap);
     return rc;
 }
 

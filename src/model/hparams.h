@@ -23,7 +23,6 @@ struct hparams {
     int64_t window_period; /* see hparams_slides() */
     float norm_eps;
     float attn_scale;    /* of q·k; 1/sqrt(head_dim) unless the file says otherwise */
-    float attn_softcap;  /* of the scores; 0: none */
     float final_softcap; /* of the logits; 0: none */
     float embd_scale;    /* of the embeddings; 1: none */
     float rope_base;
