@@ -85,6 +85,24 @@ static const struct hf_tensor gemma3_tensors[] = {
     {NULL, NULL, false, HF_AS_IS},
 };
 
+static const struct hf_tensor bitnet_tensors[] = {
+    {"model.embed_tokens.weight", "token_embd.weight", false, HF_AS_IS},
+    {"input_layernorm.weight", "attn_norm.weight", true, HF_AS_IS},
+    {"self_attn.q_proj.weight", "attn_q.weight", true, HF_AS_IS},
+    {"self_attn.k_proj.weight", "attn_k.weight", true, HF_AS_IS},
+    {"self_attn.v_proj.weight", "attn_v.weight", true, HF_AS_IS},
+    {"self_attn.attn_sub_norm.weight", "attn_sub_norm.weight", true, HF_AS_IS},
+    {"self_attn.o_proj.weight", "attn_output.weight", true, HF_AS_IS},
+    {"post_attention_layernorm.weight", "ffn_norm.weight", true, HF_AS_IS},
+    {"mlp.gate_proj.weight", "ffn_gate.weight", true, HF_AS_IS},
+    {"mlp.up_proj.weight", "ffn_up.weight", true, HF_AS_IS},
+    {"mlp.ffn_sub_norm.weight", "ffn_sub_norm.weight", true, HF_AS_IS},
+    {"mlp.down_proj.weight", "ffn_down.weight", true, HF_AS_IS},
+    {"model.norm.weight", "output_norm.weight", false, HF_AS_IS},
+    {"lm_head.weight", "output.weight", false, HF_AS_IS},
+    {NULL, NULL, false, HF_AS_IS},
+};
+
 static const char *const none[] = {NULL};
 static const char *const gemma3_own[] = {
     "layer_types",
@@ -134,6 +152,13 @@ static const struct hf_arch archs[] = {
      .default_theta = 1e6,
      .default_tied = true,
      .own = gemma3_own},
+    {.hf = "BitNetForCausalLM",
+     .gguf = "bitnet-b1.58",
+     .tensors = bitnet_tensors,
+     .activation = "relu2",
+     .window = HF_WINDOW_OFF,
+     .default_theta = 5e5,
+     .own = none},
 };
 
 const struct hf_arch *hf_arch_find(const char *hf_name)
@@ -148,7 +173,7 @@ const struct hf_arch *hf_arch_find(const char *hf_name)
 const char *hf_arch_list(void)
 {
     return "LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM, "
-           "Gemma3ForCausalLM";
+           "Gemma3ForCausalLM, BitNetForCausalLM";
 }
 
 /* "model.layers.17.rest" gives 17 and rest; NULL for other names. */

@@ -12,6 +12,7 @@ static const struct arch archs[] = {
     {.name = "llama", .rope = ROPE_NORM, .glu = GLU_SILU},
     {.name = "qwen2", .rope = ROPE_NEOX, .glu = GLU_SILU, .qkv_bias = true},
     {.name = "qwen3", .rope = ROPE_NEOX, .glu = GLU_SILU, .qk_norm = true},
+    {.name = "bitnet-b1.58", .rope = ROPE_NEOX, .glu = GLU_RELU2, .sub_norms = true},
     {.name = "gemma3",
      .rope = ROPE_NEOX,
      .glu = GLU_GELU,
@@ -33,5 +34,5 @@ const struct arch *arch_find(const char *name)
 
 const char *arch_list(void)
 {
-    return "llama, qwen2, qwen3, gemma3";
+    return "llama, qwen2, qwen3, gemma3, bitnet-b1.58";
 }

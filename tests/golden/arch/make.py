@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from tokenizers import Regex
-from transformers import (Gemma3ForCausalLM, Gemma3TextConfig, MistralConfig,
+from transformers import (BitNetConfig, BitNetForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, MistralConfig,
                           MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM,
                           Qwen3Config, Qwen3ForCausalLM)
 
@@ -40,6 +40,8 @@ MODELS = {
     "qwen3": lambda: Qwen3ForCausalLM(Qwen3Config(
         **COMMON, num_hidden_layers=2, head_dim=32,
         rope_parameters={"rope_type": "default", "rope_theta": 1e6})),
+    "bitnet": lambda: BitNetForCausalLM(BitNetConfig(
+        **COMMON, num_hidden_layers=2, tie_word_embeddings=True)),
     # Sliding, sliding, full, sliding.
     "gemma3": lambda: Gemma3ForCausalLM(Gemma3TextConfig(
         **{**COMMON, "intermediate_size": 64, "num_attention_heads": 2,
