@@ -18,9 +18,10 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from tokenizers import Regex
-from transformers import (BitNetConfig, BitNetForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, MistralConfig,
-                          MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM,
-                          Qwen3Config, Qwen3ForCausalLM)
+from transformers import (BitNetConfig, BitNetForCausalLM, Gemma3ForCausalLM,
+                          Gemma3TextConfig, LlamaConfig, LlamaForCausalLM,
+                          MistralConfig, MistralForCausalLM, Qwen2Config,
+                          Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TEXT = os.path.join(HERE, "..", "..", "..", "examples", "text", "austen.txt")
@@ -31,7 +32,22 @@ COMMON = dict(vocab_size=V, hidden_size=64, intermediate_size=96, num_attention_
               num_key_value_heads=2, max_position_embeddings=512, bos_token_id=0,
               eos_token_id=1, pad_token_id=None)
 
+
+
+def stretched(**rope):
+    """A Llama whose positions are stretched."""
+    return lambda: LlamaForCausalLM(LlamaConfig(
+        **COMMON, num_hidden_layers=1, tie_word_embeddings=True, rms_norm_eps=1e-5,
+        rope_parameters={"rope_theta": 1e4, **rope}))
+
+
 MODELS = {
+    "llama-linear": stretched(rope_type="linear", factor=4.0),
+    "llama-yarn": stretched(rope_type="yarn", factor=8.0,
+                            original_max_position_embeddings=64),
+    "llama-llama3": stretched(rope_type="llama3", factor=8.0, low_freq_factor=1.0,
+                              high_freq_factor=4.0,
+                              original_max_position_embeddings=64),
     "mistral": lambda: MistralForCausalLM(MistralConfig(
         **COMMON, num_hidden_layers=2, sliding_window=48, rms_norm_eps=1e-5)),
     "qwen2": lambda: Qwen2ForCausalLM(Qwen2Config(
