@@ -133,11 +133,24 @@ void backend_attention(struct backend *be, float *out, const float *q,
                        const struct kv_layer *kv, int64_t n_tokens,
                        const struct attn_args *args);
 
-/* y[i] = silu(gate[i]) * up[i]; y may be gate. */
-void backend_silu_mul(struct backend *be, float *y, const float *gate, const float *up,
-                      int64_t n);
+/* The activation function of a gated feed-forward block. */
+enum glu_kind {
+    GLU_SILU,
+    GLU_GELU,  /* by the tanh formula */
+    GLU_RELU2, /* max(x, 0)^2 */
+};
+
+/* y[i] = f(gate[i]) * up[i]; y may be gate. */
+void backend_glu(struct backend *be, enum glu_kind kind, float *y, const float *gate,
+                 const float *up, int64_t n);
 /* y[i] += x[i] */
 void backend_add(struct backend *be, float *y, const float *x, int64_t n);
+/* Adds bias [d] to each of n_rows rows of y. */
+void backend_add_bias(struct backend *be, float *y, const float *bias, int64_t n_rows,
+                      int64_t d);
+void backend_scale(struct backend *be, float *y, int64_t n, float by); /* y *= by */
+/* y = cap * tanh(y / cap), cap > 0 */
+void backend_softcap(struct backend *be, float *y, int64_t n, float cap);
 
 /* Scratch that attention needs for these limits is made here, before decoding. */
 enum b2_status backend_reserve(struct backend *be, int64_t max_tokens, int64_t n_heads,

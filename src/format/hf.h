@@ -17,14 +17,34 @@ enum { HF_CONFIG_MAX = 4 << 20 }; /* bytes of config.json and its kin */
 struct hf_tensor {
     const char *hf, *gguf;
     bool in_layer; /* hf stands behind "model.layers.N.", gguf behind "blk.N." */
-    enum { HF_HEADS_NONE, HF_HEADS_Q, HF_HEADS_KV } permute; /* rows of rotary pairs */
+    enum hf_change {
+        HF_AS_IS,
+        HF_HEADS_Q,  /* rows of rotary pairs, of query heads */
+        HF_HEADS_KV, /* the same of key and value heads */
+        HF_PLUS_ONE, /* stored as the difference to 1 */
+    } change;
+};
+
+/* What sliding_window means. */
+enum hf_window {
+    HF_WINDOW_ALL,  /* all layers slide it */
+    HF_WINDOW_OFF,  /* nothing: use_sliding_window is not supported */
+    HF_WINDOW_SOME, /* layers by a pattern, with a rotary base of their own */
 };
 
 /* An architecture. */
 struct hf_arch {
     const char *hf, *gguf;           /* "LlamaForCausalLM", "llama" */
     const struct hf_tensor *tensors; /* ends with hf == NULL */
-    uint32_t default_window; /* sliding_window when config.json has no such key */
+    const char *activation;          /* the only hidden_act */
+    enum hf_window window;
+    /* What a setting is when config.json does not have it. */
+    uint32_t default_window, default_head_dim; /* 0: none, width per head */
+    double default_theta;
+    bool default_tied;
+    /* Settings that change the arithmetic and are translated for this architecture
+     * though most refuse them; ends with NULL. */
+    const char *const *own;
 };
 
 /* By name in config.json's "architectures"; NULL if unknown. */
@@ -61,8 +81,13 @@ enum b2_status hf_tokenizer_config_meta(struct meta *m, const char *json, size_t
 enum b2_status hf_token_ids_meta(struct meta *m, const char *json, size_t n,
                                  const char *file, struct b2_err *err) NODISCARD;
 
-/* The rope group of config.json; part of hf_config_meta. root: cJSON object. */
+/* Windows, caps and the scale of attention; part of hf_config_meta. */
 struct cJSON;
+enum b2_status hf_attention_meta(struct meta *m, const struct hf_model *model,
+                                 const struct cJSON *root,
+                                 struct b2_err *err) NODISCARD;
+
+/* The rope group of config.json; part of hf_config_meta. root: cJSON object. */
 enum b2_status hf_rope_meta(struct meta *m, struct hf_model *model,
                             const struct cJSON *root, struct b2_err *err) NODISCARD;
 

@@ -11,25 +11,154 @@
 
 /* Order is the canonical order of a GGUF made from the folder. */
 static const struct hf_tensor llama_tensors[] = {
-    {"model.embed_tokens.weight", "token_embd.weight", false, HF_HEADS_NONE},
-    {"input_layernorm.weight", "attn_norm.weight", true, HF_HEADS_NONE},
+    {"model.embed_tokens.weight", "token_embd.weight", false, HF_AS_IS},
+    {"input_layernorm.weight", "attn_norm.weight", true, HF_AS_IS},
     {"self_attn.q_proj.weight", "attn_q.weight", true, HF_HEADS_Q},
     {"self_attn.k_proj.weight", "attn_k.weight", true, HF_HEADS_KV},
-    {"self_attn.v_proj.weight", "attn_v.weight", true, HF_HEADS_NONE},
-    {"self_attn.o_proj.weight", "attn_output.weight", true, HF_HEADS_NONE},
-    {"post_attention_layernorm.weight", "ffn_norm.weight", true, HF_HEADS_NONE},
-    {"mlp.gate_proj.weight", "ffn_gate.weight", true, HF_HEADS_NONE},
-    {"mlp.up_proj.weight", "ffn_up.weight", true, HF_HEADS_NONE},
-    {"mlp.down_proj.weight", "ffn_down.weight", true, HF_HEADS_NONE},
-    {"model.norm.weight", "output_norm.weight", false, HF_HEADS_NONE},
-    {"lm_head.weight", "output.weight", false, HF_HEADS_NONE},
-    {NULL, NULL, false, HF_HEADS_NONE},
+    {"self_attn.v_proj.weight", "attn_v.weight", true, HF_AS_IS},
+    {"self_attn.o_proj.weight", "attn_output.weight", true, HF_AS_IS},
+    {"post_attention_layernorm.weight", "ffn_norm.weight", true, HF_AS_IS},
+    {"mlp.gate_proj.weight", "ffn_gate.weight", true, HF_AS_IS},
+    {"mlp.up_proj.weight", "ffn_up.weight", true, HF_AS_IS},
+    {"mlp.down_proj.weight", "ffn_down.weight", true, HF_AS_IS},
+    {"model.norm.weight", "output_norm.weight", false, HF_AS_IS},
+    {"lm_head.weight", "output.weight", false, HF_AS_IS},
+    {NULL, NULL, false, HF_AS_IS},
 };
 
-/* MistralConfig slides a window of 4096 unless config.json says null or a number. */
+/* Rotary pairs are halves of a head in the folder and in GGUF alike: rows stay. */
+static const struct hf_tensor qwen2_tensors[] = {
+    {"model.embed_tokens.weight", "token_embd.weight", false, HF_AS_IS},
+    {"input_layernorm.weight", "attn_norm.weight", true, HF_AS_IS},
+    {"self_attn.q_proj.weight", "attn_q.weight", true, HF_AS_IS},
+    {"self_attn.q_proj.bias", "attn_q.bias", true, HF_AS_IS},
+    {"self_attn.k_proj.weight", "attn_k.weight", true, HF_AS_IS},
+    {"self_attn.k_proj.bias", "attn_k.bias", true, HF_AS_IS},
+    {"self_attn.v_proj.weight", "attn_v.weight", true, HF_AS_IS},
+    {"self_attn.v_proj.bias", "attn_v.bias", true, HF_AS_IS},
+    {"self_attn.o_proj.weight", "attn_output.weight", true, HF_AS_IS},
+    {"post_attention_layernorm.weight", "ffn_norm.weight", true, HF_AS_IS},
+    {"mlp.gate_proj.weight", "ffn_gate.weight", true, HF_AS_IS},
+    {"mlp.up_proj.weight", "ffn_up.weight", true, HF_AS_IS},
+    {"mlp.down_proj.weight", "ffn_down.weight", true, HF_AS_IS},
+    {"model.norm.weight", "output_norm.weight", false, HF_AS_IS},
+    {"lm_head.weight", "output.weight", false, HF_AS_IS},
+    {NULL, NULL, false, HF_AS_IS},
+};
+
+static const struct hf_tensor qwen3_tensors[] = {
+    {"model.embed_tokens.weight", "token_embd.weight", false, HF_AS_IS},
+    {"input_layernorm.weight", "attn_norm.weight", true, HF_AS_IS},
+    {"self_attn.q_proj.weight", "attn_q.weight", true, HF_AS_IS},
+    {"self_attn.q_norm.weight", "attn_q_norm.weight", true, HF_AS_IS},
+    {"self_attn.k_proj.weight", "attn_k.weight", true, HF_AS_IS},
+    {"self_attn.k_norm.weight", "attn_k_norm.weight", true, HF_AS_IS},
+    {"self_attn.v_proj.weight", "attn_v.weight", true, HF_AS_IS},
+    {"self_attn.o_proj.weight", "attn_output.weight", true, HF_AS_IS},
+    {"post_attention_layernorm.weight", "ffn_norm.weight", true, HF_AS_IS},
+    {"mlp.gate_proj.weight", "ffn_gate.weight", true, HF_AS_IS},
+    {"mlp.up_proj.weight", "ffn_up.weight", true, HF_AS_IS},
+    {"mlp.down_proj.weight", "ffn_down.weight", true, HF_AS_IS},
+    {"model.norm.weight", "output_norm.weight", false, HF_AS_IS},
+    {"lm_head.weight", "output.weight", false, HF_AS_IS},
+    {NULL, NULL, false, HF_AS_IS},
+};
+
+static const struct hf_tensor gemma3_tensors[] = {
+    {"model.embed_tokens.weight", "token_embd.weight", false, HF_AS_IS},
+    {"input_layernorm.weight", "attn_norm.weight", true, HF_PLUS_ONE},
+    {"self_attn.q_proj.weight", "attn_q.weight", true, HF_AS_IS},
+    {"self_attn.q_norm.weight", "attn_q_norm.weight", true, HF_PLUS_ONE},
+    {"self_attn.k_proj.weight", "attn_k.weight", true, HF_AS_IS},
+    {"self_attn.k_norm.weight", "attn_k_norm.weight", true, HF_PLUS_ONE},
+    {"self_attn.v_proj.weight", "attn_v.weight", true, HF_AS_IS},
+    {"self_attn.o_proj.weight", "attn_output.weight", true, HF_AS_IS},
+    {"post_attention_layernorm.weight", "post_attention_norm.weight", true,
+     HF_PLUS_ONE},
+    {"pre_feedforward_layernorm.weight", "ffn_norm.weight", true, HF_PLUS_ONE},
+    {"mlp.gate_proj.weight", "ffn_gate.weight", true, HF_AS_IS},
+    {"mlp.up_proj.weight", "ffn_up.weight", true, HF_AS_IS},
+    {"mlp.down_proj.weight", "ffn_down.weight", true, HF_AS_IS},
+    {"post_feedforward_layernorm.weight", "post_ffw_norm.weight", true, HF_PLUS_ONE},
+    {"model.norm.weight", "output_norm.weight", false, HF_PLUS_ONE},
+    {"lm_head.weight", "output.weight", false, HF_AS_IS},
+    {NULL, NULL, false, HF_AS_IS},
+};
+
+static const struct hf_tensor bitnet_tensors[] = {
+    {"model.embed_tokens.weight", "token_embd.weight", false, HF_AS_IS},
+    {"input_layernorm.weight", "attn_norm.weight", true, HF_AS_IS},
+    {"self_attn.q_proj.weight", "attn_q.weight", true, HF_AS_IS},
+    {"self_attn.k_proj.weight", "attn_k.weight", true, HF_AS_IS},
+    {"self_attn.v_proj.weight", "attn_v.weight", true, HF_AS_IS},
+    {"self_attn.attn_sub_norm.weight", "attn_sub_norm.weight", true, HF_AS_IS},
+    {"self_attn.o_proj.weight", "attn_output.weight", true, HF_AS_IS},
+    {"post_attention_layernorm.weight", "ffn_norm.weight", true, HF_AS_IS},
+    {"mlp.gate_proj.weight", "ffn_gate.weight", true, HF_AS_IS},
+    {"mlp.up_proj.weight", "ffn_up.weight", true, HF_AS_IS},
+    {"mlp.ffn_sub_norm.weight", "ffn_sub_norm.weight", true, HF_AS_IS},
+    {"mlp.down_proj.weight", "ffn_down.weight", true, HF_AS_IS},
+    {"model.norm.weight", "output_norm.weight", false, HF_AS_IS},
+    {"lm_head.weight", "output.weight", false, HF_AS_IS},
+    {NULL, NULL, false, HF_AS_IS},
+};
+
+static const char *const none[] = {NULL};
+static const char *const gemma3_own[] = {
+    "layer_types",
+    "rope_local_base_freq",
+    "query_pre_attn_scalar",
+    "final_logit_softcapping",
+    NULL,
+};
+
+/* Defaults are those of transformers' configuration classes. */
 static const struct hf_arch archs[] = {
-    {"LlamaForCausalLM", "llama", llama_tensors, 0},
-    {"MistralForCausalLM", "llama", llama_tensors, 4096},
+    {.hf = "LlamaForCausalLM",
+     .gguf = "llama",
+     .tensors = llama_tensors,
+     .activation = "silu",
+     .default_theta = 1e4,
+     .own = none},
+    {.hf = "MistralForCausalLM",
+     .gguf = "llama",
+     .tensors = llama_tensors,
+     .activation = "silu",
+     .default_window = 4096,
+     .default_theta = 1e4,
+     .own = none},
+    {.hf = "Qwen2ForCausalLM",
+     .gguf = "qwen2",
+     .tensors = qwen2_tensors,
+     .activation = "silu",
+     .window = HF_WINDOW_OFF,
+     .default_theta = 1e4,
+     .own = none},
+    {.hf = "Qwen3ForCausalLM",
+     .gguf = "qwen3",
+     .tensors = qwen3_tensors,
+     .activation = "silu",
+     .window = HF_WINDOW_OFF,
+     .default_head_dim = 128,
+     .default_theta = 1e4,
+     .own = none},
+    {.hf = "Gemma3ForCausalLM",
+     .gguf = "gemma3",
+     .tensors = gemma3_tensors,
+     .activation = "gelu_pytorch_tanh",
+     .window = HF_WINDOW_SOME,
+     .default_window = 4096,
+     .default_head_dim = 256,
+     .default_theta = 1e6,
+     .default_tied = true,
+     .own = gemma3_own},
+    {.hf = "BitNetForCausalLM",
+     .gguf = "bitnet-b1.58",
+     .tensors = bitnet_tensors,
+     .activation = "relu2",
+     .window = HF_WINDOW_OFF,
+     .default_theta = 5e5,
+     .own = none},
 };
 
 const struct hf_arch *hf_arch_find(const char *hf_name)
@@ -43,7 +172,8 @@ const struct hf_arch *hf_arch_find(const char *hf_name)
 
 const char *hf_arch_list(void)
 {
-    return "LlamaForCausalLM, MistralForCausalLM";
+    return "LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM, "
+           "Gemma3ForCausalLM, BitNetForCausalLM";
 }
 
 /* "model.layers.17.rest" gives 17 and rest; NULL for other names. */
@@ -100,9 +230,10 @@ enum hf_known hf_tensor_target(const struct hf_model *model, const char *hf_name
         } else {
             (void)snprintf(out->name, sizeof out->name, "%s", t->gguf);
         }
-        if (t->permute != HF_HEADS_NONE)
-            out->n_heads =
-                t->permute == HF_HEADS_Q ? model->n_heads : model->n_kv_heads;
+        if (t->change == HF_HEADS_Q)
+            out->n_heads = model->n_heads;
+        else if (t->change == HF_HEADS_KV)
+            out->n_heads = model->n_kv_heads;
         return HF_TENSOR;
     }
     return HF_UNKNOWN;

@@ -12,6 +12,8 @@
 
 enum { MAX_VALUES = 200000 };
 
+#define ACTIVATION "(of the architecture)"
+
 /* Settings that would change the arithmetic: only these values pass. A number is
  * compared with `number`, a word with `word`; null, false and {} pass always. */
 static const struct {
@@ -22,8 +24,8 @@ static const struct {
     {"attention_bias", 0, NULL},
     {"mlp_bias", 0, NULL},
     {"use_bias", 0, NULL},
-    {"hidden_act", 0, "silu"},
-    {"hidden_activation", 0, "silu"},
+    {"hidden_act", 0, ACTIVATION},
+    {"hidden_activation", 0, ACTIVATION},
     {"partial_rotary_factor", 1, NULL},
     {"rope_interleaved", 0, NULL},
     {"no_rope_layers", 0, NULL},
@@ -40,6 +42,8 @@ static const struct {
     {"query_pre_attn_scalar", 0, NULL},
     {"attn_temperature_tuning", 0, NULL},
     {"use_qk_norm", 0, NULL},
+    {"use_sliding_window", 0, NULL},
+    {"use_bidirectional_attention", 0, NULL},
     {"qk_layernorm", 0, NULL},
     {"num_local_experts", 0, NULL},
     {"num_experts", 0, NULL},
@@ -66,6 +70,9 @@ static const char *const known[] = {
     "rope_parameters",
     "tie_word_embeddings",
     "sliding_window",
+    "sliding_window_pattern",
+    "_sliding_window_pattern",
+    "max_window_layers",
     "bos_token_id",
     "eos_token_id",
     "pad_token_id",
@@ -75,6 +82,7 @@ static const char *const known[] = {
     "initializer_range",
     "transformers_version",
     "use_cache",
+    "cache_implementation",
     "pretraining_tp",
     "attention_dropout",
     "_name_or_path",
@@ -129,9 +137,12 @@ static enum b2_status set_u32(struct meta *m, const struct hf_model *model,
     return meta_set_u32(m, key, v, err);
 }
 
-static bool value_is_neutral(const cJSON *item, size_t row)
+static bool value_is_neutral(const struct hf_arch *arch, const cJSON *item, size_t row)
 {
     const char *word = neutral[row].word;
+
+    if (word && strcmp(word, ACTIVATION) == 0)
+        word = arch->activation;
 
     if (cJSON_IsNull(item) || cJSON_IsFalse(item))
         return true;
@@ -144,28 +155,37 @@ static bool value_is_neutral(const cJSON *item, size_t row)
     const cJSON *e;
     cJSON_ArrayForEach(e, item)
     {
-        if (!cJSON_IsArray(item) || !value_is_neutral(e, row))
+        if (!cJSON_IsArray(item) || !value_is_neutral(arch, e, row))
             return false;
     }
     return true;
 }
 
+static bool is_own(const struct hf_arch *arch, const char *name)
+{
+    const char *const *own = arch->own;
+
+    while (*own && strcmp(*own, name) != 0)
+        own++;
+    return *own != NULL;
+}
+
 /* Refuses what would change the result; notes what nobody here knows. */
-static enum b2_status check_settings(const cJSON *root, const struct log *log,
-                                     struct b2_err *err)
+static enum b2_status check_settings(const struct hf_arch *arch, const cJSON *root,
+                                     const struct log *log, struct b2_err *err)
 {
     const cJSON *item;
 
     cJSON_ArrayForEach(item, root)
     {
-        bool seen = cJSON_IsNull(item);
+        bool seen = cJSON_IsNull(item) || is_own(arch, item->string);
         for (size_t i = 0; i < countof(known) && !seen; i++)
             seen = strcmp(known[i], item->string) == 0;
         for (size_t i = 0; i < countof(neutral) && !seen; i++) {
             if (strcmp(neutral[i].name, item->string) != 0)
                 continue;
             seen = true;
-            if (!value_is_neutral(item, i))
+            if (!value_is_neutral(arch, item, i))
                 return err_set(err, B2_EUNSUP,
                                "config.json: setting %s has a value that changes the "
                                "arithmetic in a way that is not supported",
@@ -215,8 +235,10 @@ static enum b2_status set_heads(struct meta *m, struct hf_model *model,
         rc = get_size(root, "hidden_size", &width, err);
     if (rc)
         return rc;
-    if (get(root, "head_dim")) {
-        rc = get_size(root, "head_dim", &model->head_dim, err);
+    if (get(root, "head_dim") || model->arch->default_head_dim) {
+        model->head_dim = model->arch->default_head_dim;
+        if (get(root, "head_dim"))
+            rc = get_size(root, "head_dim", &model->head_dim, err);
         if (rc == B2_OK)
             rc = set_u32(m, model, "attention.key_length", model->head_dim, err);
         if (rc == B2_OK)
@@ -234,20 +256,6 @@ static enum b2_status set_heads(struct meta *m, struct hf_model *model,
                      model->head_dim);
     if (rc == B2_OK)
         rc = set_u32(m, model, "rope.dimension_count", model->head_dim, err);
-    return rc;
-}
-
-static enum b2_status set_window(struct meta *m, const struct hf_model *model,
-                                 const cJSON *root, struct b2_err *err)
-{
-    const cJSON *raw = cJSON_GetObjectItemCaseSensitive(root, "sliding_window");
-    uint32_t window = raw ? 0 : model->arch->default_window, ctx = 0;
-    enum b2_status rc = get_size(root, "max_position_embeddings", &ctx, err);
-
-    if (rc == B2_OK && raw && !cJSON_IsNull(raw))
-        rc = get_size(root, "sliding_window", &window, err);
-    if (rc == B2_OK && window > 0 && window < ctx) /* a wider one hides nothing */
-        rc = set_u32(m, model, "attention.sliding_window", window, err);
     return rc;
 }
 
@@ -307,7 +315,7 @@ static enum b2_status translate(struct meta *m, struct hf_model *model,
     enum b2_status rc = find_arch(model, root, err);
 
     if (rc == B2_OK)
-        rc = check_settings(root, log, err);
+        rc = check_settings(model->arch, root, log, err);
     if (rc == B2_OK)
         rc = set_general(m, model, root, err);
     for (size_t i = 0; rc == B2_OK && i < countof(sizes); i++) {
@@ -331,8 +339,9 @@ static enum b2_status translate(struct meta *m, struct hf_model *model,
     if (rc == B2_OK)
         rc = hf_rope_meta(m, model, root, err);
     if (rc == B2_OK)
-        rc = set_window(m, model, root, err);
-    model->tied = cJSON_IsTrue(get(root, "tie_word_embeddings"));
+        rc = hf_attention_meta(m, model, root, err);
+    const cJSON *tied = get(root, "tie_word_embeddings");
+    model->tied = tied ? cJSON_IsTrue(tied) : model->arch->default_tied;
     return rc;
 }
 

@@ -19,21 +19,25 @@ static enum b2_status refuse(const char *name, const char *why, struct b2_err *e
     return err_set(err, B2_EUNSUP, "config.json: rope setting %s %s", name, why);
 }
 
-/* The object with the scaling, or NULL. Nested per kind of layer in some models. */
-static enum b2_status find_group(const cJSON *root, const cJSON **out,
+/* The object with the scaling, or NULL. Nested per kind of layer in some models; that of
+ * sliding layers goes to *local. */
+static enum b2_status find_group(const struct hf_arch *arch, const cJSON *root,
+                                 const cJSON **out, const cJSON **local,
                                  struct b2_err *err)
 {
     const cJSON *g = cJSON_GetObjectItemCaseSensitive(root, "rope_parameters");
 
     if (!g || cJSON_IsNull(g))
         g = cJSON_GetObjectItemCaseSensitive(root, "rope_scaling");
-    *out = NULL;
+    *out = *local = NULL;
     if (!g || cJSON_IsNull(g))
         return B2_OK;
     if (!cJSON_IsObject(g))
         return err_set(err, B2_EFORMAT, "config.json: rope_scaling is not an object");
     const cJSON *full = cJSON_GetObjectItemCaseSensitive(g, "full_attention");
-    if (full && cJSON_GetArraySize(g) != 1)
+    if (full && arch->window == HF_WINDOW_SOME)
+        *local = cJSON_GetObjectItemCaseSensitive(g, "sliding_attention");
+    if (full && cJSON_GetArraySize(g) != (*local ? 2 : 1))
         return refuse("rope_parameters", "differs between layers: not supported", err);
     *out = full ? full : g;
     return B2_OK;
@@ -185,21 +189,40 @@ static enum b2_status read_stretch(const cJSON *root, const cJSON *group,
     return B2_OK;
 }
 
+/* The base of sliding layers, which are never stretched. */
+static enum b2_status set_local(struct meta *m, const char *arch, const cJSON *root,
+                                const cJSON *local, struct b2_err *err)
+{
+    const cJSON *type = cJSON_GetObjectItemCaseSensitive(local, "rope_type");
+    double theta =
+        number(local, "rope_theta", number(root, "rope_local_base_freq", 10000));
+
+    if (cJSON_IsString(type) && strcmp(type->valuestring, "default") != 0)
+        return refuse("rope_type", "of sliding layers is not `default`", err);
+    if (!(theta > 1) || theta > 1e30)
+        return err_set(err, B2_EFORMAT,
+                       "config.json: rope_theta of sliding layers is %g", theta);
+    return set_f32(m, arch, "freq_base_swa", theta, err);
+}
+
 enum b2_status hf_rope_meta(struct meta *m, struct hf_model *model, const cJSON *root,
                             struct b2_err *err)
 {
     const char *arch = model->arch->gguf, *kind = "default";
-    const cJSON *group;
+    const cJSON *group, *local;
     double factor, orig;
     char key[128];
-    enum b2_status rc = find_group(root, &group, err);
+    enum b2_status rc = find_group(model->arch, root, &group, &local, err);
 
     if (rc)
         return rc;
-    double theta = number(group, "rope_theta", number(root, "rope_theta", 10000));
+    double theta = number(group, "rope_theta",
+                          number(root, "rope_theta", model->arch->default_theta));
     if (!(theta > 1) || theta > 1e30)
         return err_set(err, B2_EFORMAT, "config.json: rope_theta is %g", theta);
     rc = set_f32(m, arch, "freq_base", theta, err);
+    if (rc == B2_OK && model->arch->window == HF_WINDOW_SOME)
+        rc = set_local(m, arch, root, local, err);
     const cJSON *type = cJSON_GetObjectItemCaseSensitive(group, "rope_type");
     if (!cJSON_IsString(type))
         type = cJSON_GetObjectItemCaseSensitive(group, "type");

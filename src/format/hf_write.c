@@ -49,11 +49,11 @@ static int64_t heads_of(const struct meta *m, const struct hf_tensor *t)
 {
     uint32_t q = 0, kv = 0;
 
-    if (t->permute == HF_HEADS_NONE ||
+    if (t->change == HF_AS_IS ||
         meta_opt_u32(m, "llama.attention.head_count", &q, 0, NULL) ||
         meta_opt_u32(m, "llama.attention.head_count_kv", &kv, q, NULL))
         return 0;
-    return t->permute == HF_HEADS_Q ? q : kv;
+    return t->change == HF_HEADS_Q ? q : kv;
 }
 
 bool hf_write_name(char out[HF_WRITE_NAME_MAX], int64_t *heads, const struct meta *m,

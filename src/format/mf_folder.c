@@ -241,6 +241,15 @@ static enum b2_status take_tensor(struct folder *f, const struct safetensors *s,
         e.how = MF_PERMUTE;
         e.n_heads = target.n_heads;
     }
+    if (target.kind->change == HF_PLUS_ONE) {
+        if (!(dtype_info(t->type)->flags & DTF_FLOAT))
+            return err_set(err, B2_EUNSUP, "tensor %s: %s, expected a float type", show,
+                           dtype_info(t->type)->name);
+        e.how = MF_PLUS_ONE;
+        e.src_type = t->type;
+        e.t.type = DT_F32;
+        e.t.n_bytes = (uint64_t)tensor_count(t) * sizeof(float);
+    }
     if (e.how != MF_IN_PLACE)
         e.t.data = NULL;
     e.t.name = arena_strdup(f->mf->arena, target.name);

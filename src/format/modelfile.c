@@ -7,6 +7,7 @@
 #include "base/reader.h"
 #include "format/hash.h"
 #include "format/modelfile_int.h"
+#include "tensor/quant.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -190,6 +191,25 @@ static void permute_rows(uint8_t *dst, const struct mf_entry *e)
     }
 }
 
+/* The sum is taken in F32, as llama.cpp's converter does. */
+static void add_one(uint8_t *dst, const struct mf_entry *e)
+{
+    float *y = (float *)(void *)dst; /* aligned to 64 */
+    int64_t n = tensor_count(&e->t);
+
+    quant_decode_row(e->src_type, y, e->src, n);
+    for (int64_t i = 0; i < n; i++)
+        y[i] += 1.0f;
+}
+
+/* Bytes of the entry in its file. */
+static uint64_t bytes_in_file(const struct mf_entry *e)
+{
+    if (e->how != MF_PLUS_ONE)
+        return e->t.n_bytes;
+    return (uint64_t)tensor_count(&e->t) * (uint64_t)dtype_info(e->src_type)->bytes;
+}
+
 enum b2_status modelfile_load(struct modelfile *mf, int64_t i, struct b2_err *err)
 {
     struct mf_entry *e = &mf->entry[i];
@@ -202,6 +222,8 @@ enum b2_status modelfile_load(struct modelfile *mf, int64_t i, struct b2_err *er
                        e->t.name, e->t.n_bytes);
     if (e->how == MF_PERMUTE && e->t.n_bytes > 0)
         permute_rows(e->owned, e);
+    else if (e->how == MF_PLUS_ONE)
+        add_one(e->owned, e);
     else if (e->t.n_bytes > 0)
         memcpy(e->owned, e->src, (size_t)e->t.n_bytes);
     e->t.data = e->owned;
@@ -218,14 +240,14 @@ void modelfile_unload(struct modelfile *mf, int64_t i)
         e->t.data = NULL;
     }
     if (e->part >= 0)
-        file_map_drop(&mf->parts[e->part].map, e->offset, e->t.n_bytes);
+        file_map_drop(&mf->parts[e->part].map, e->offset, bytes_in_file(e));
 }
 
 uint64_t modelfile_load_bytes(const struct modelfile *mf, int64_t i)
 {
     const struct mf_entry *e = &mf->entry[i];
 
-    return e->how == MF_COPY || e->how == MF_PERMUTE ? e->t.n_bytes : 0;
+    return e->how == MF_IN_PLACE || e->how == MF_MADE ? 0 : e->t.n_bytes;
 }
 
 /* Sums the first n(part) bytes of each part; pages are given back as we go, so that a

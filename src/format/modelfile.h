@@ -4,7 +4,8 @@
  *
  * A folder and its GGUF give the same tensor names, shapes, values and keys to the code
  * above. Tensor bytes are mapped; those that a container keeps in another order than
- * GGUF (the q and k rows of `llama` folders) are rearranged into memory when asked for.
+ * GGUF (the q and k rows of `llama` folders, the norms of Gemma) are rearranged into
+ * memory when asked for.
  * Read-only after opening, except modelfile_load/unload: one thread for those.
  */
 #ifndef FORMAT_MODELFILE_H

@@ -24,18 +24,20 @@ enum mf_how {
     MF_IN_PLACE, /* data points into the map */
     MF_COPY,     /* the same bytes, but the map's address does not suit the type */
     MF_PERMUTE,  /* rows of each head: two halves become interleaved pairs */
+    MF_PLUS_ONE, /* floats of src_type, plus 1, as F32 */
     MF_MADE,     /* computed at opening, owned by the arena */
 };
 
 struct mf_entry {
     struct tensor t;
     enum mf_how how;
-    int part;           /* -1: MF_MADE */
-    uint64_t offset;    /* of the bytes in the part */
-    const uint8_t *src; /* the same place in memory */
-    int64_t n_heads;    /* MF_PERMUTE */
-    int64_t order;      /* folders: place in the list */
-    uint8_t *owned;     /* what load made, or NULL */
+    int part;            /* -1: MF_MADE */
+    uint64_t offset;     /* of the bytes in the part */
+    const uint8_t *src;  /* the same place in memory */
+    int64_t n_heads;     /* MF_PERMUTE */
+    enum dtype src_type; /* MF_PLUS_ONE */
+    int64_t order;       /* folders: place in the list */
+    uint8_t *owned;      /* what load made, or NULL */
 };
 
 struct modelfile {

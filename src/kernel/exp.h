@@ -1,5 +1,5 @@
 /*
- * exp.h - the constants of our expf, shared by all variants.
+ * exp.h - the constants of our expf and of gelu, shared by all variants.
  *
  * exp(x) = 2^n * exp(r), n = x * log2(e) rounded to nearest (ties to even), r = x - n *
  * ln 2 in two parts (the first has 9 bits, so that n * EXP_LN2_HI is exact). exp(r) =
@@ -26,5 +26,10 @@
 #define EXP_P2 4.1665795894e-2f
 #define EXP_P1 1.6666665459e-1f
 #define EXP_P0 5.0000001201e-1f
+
+/* gelu(x) = x / 2 (1 + tanh(c (x + 0.044715 x^3))), c = sqrt(2 / pi), which equals
+ * x / (1 + exp(-2 c (x + 0.044715 x^3))). */
+#define GELU_CUBE 0.044715f
+#define GELU_MINUS_2C (-1.5957691216057308f)
 
 #endif

@@ -46,6 +46,9 @@ static void init_ref(struct kernels *k)
         .f16_from_f32 = kernel_f16_from_f32_c,
         .rmsnorm = kernel_rmsnorm_c,
         .silu_mul = kernel_silu_mul_c,
+        .gelu_mul = kernel_gelu_mul_c,
+        .relu2_mul = kernel_relu2_mul_c,
+        .scale = kernel_scale_c,
         .add = kernel_add_c,
         .exp = kernel_exp_c,
         .softcap = kernel_softcap_c,
@@ -88,6 +91,9 @@ static void init_avx2(struct kernels *k)
     k->f16_from_f32 = kernel_f16_from_f32_avx2;
     k->rmsnorm = kernel_rmsnorm_avx2;
     k->silu_mul = kernel_silu_mul_avx2;
+    k->gelu_mul = kernel_gelu_mul_avx2;
+    k->relu2_mul = kernel_relu2_mul_avx2;
+    k->scale = kernel_scale_avx2;
     k->add = kernel_add_avx2;
     k->exp = kernel_exp_avx2;
     k->softcap = kernel_softcap_avx2;

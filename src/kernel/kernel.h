@@ -95,6 +95,13 @@ struct kernels {
     void (*rmsnorm)(float *y, const float *x, const float *gain, int64_t n, float eps);
     /* y = gate / (1 + exp(-gate)) * up; y may be gate. */
     void (*silu_mul)(float *y, const float *gate, const float *up, int64_t n);
+    /* y = gelu(gate) * up by the tanh formula, written as a sigmoid: z = ((gate * gate) *
+     * gate) * 0.044715 + gate, y = gate / (1 + exp(z * -2 sqrt(2/pi))) * up. y may be
+     * gate. */
+    void (*gelu_mul)(float *y, const float *gate, const float *up, int64_t n);
+    /* r = gate > 0 ? gate : 0, y = (r * r) * up; y may be gate. NaN becomes 0. */
+    void (*relu2_mul)(float *y, const float *gate, const float *up, int64_t n);
+    void (*scale)(float *y, int64_t n, float by);     /* y *= by */
     void (*add)(float *y, const float *x, int64_t n); /* y += x */
     /* y = exp(x), see exp.h: at most 1 ULP off for normal results. y may be x. */
     void (*exp)(float *y, const float *x, int64_t n);

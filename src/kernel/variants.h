@@ -30,6 +30,9 @@ void kernel_f16_from_f32_c(uint16_t *dst, const float *src, int64_t n);
 void kernel_rmsnorm_c(float *y, const float *x, const float *gain, int64_t n,
                       float eps);
 void kernel_silu_mul_c(float *y, const float *gate, const float *up, int64_t n);
+void kernel_gelu_mul_c(float *y, const float *gate, const float *up, int64_t n);
+void kernel_relu2_mul_c(float *y, const float *gate, const float *up, int64_t n);
+void kernel_scale_c(float *y, int64_t n, float by);
 void kernel_add_c(float *y, const float *x, int64_t n);
 void kernel_mul_c(float *y, const float *a, const float *b, int64_t n);
 void kernel_exp_c(float *y, const float *x, int64_t n);
@@ -68,6 +71,9 @@ void kernel_f16_from_f32_avx2(uint16_t *dst, const float *src, int64_t n);
 void kernel_rmsnorm_avx2(float *y, const float *x, const float *gain, int64_t n,
                          float eps);
 void kernel_silu_mul_avx2(float *y, const float *gate, const float *up, int64_t n);
+void kernel_gelu_mul_avx2(float *y, const float *gate, const float *up, int64_t n);
+void kernel_relu2_mul_avx2(float *y, const float *gate, const float *up, int64_t n);
+void kernel_scale_avx2(float *y, int64_t n, float by);
 void kernel_add_avx2(float *y, const float *x, int64_t n);
 void kernel_mul_avx2(float *y, const float *a, const float *b, int64_t n);
 void kernel_exp_avx2(float *y, const float *x, int64_t n);

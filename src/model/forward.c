@@ -111,38 +111,68 @@ void forward_free(struct forward *f)
     *f = (struct forward){0};
 }
 
+/* In place. */
+static void norm(struct forward *f, float *x, const float *gain, int64_t n_rows,
+                 int64_t d)
+{
+    backend_rmsnorm(f->be, x, x, gain, n_rows, d, f->m->hp.norm_eps);
+}
+
+static void bias_and_norm_qkv(struct forward *f, const struct layer_weights *l,
+                              int64_t n)
+{
+    const struct hparams *hp = &f->m->hp;
+
+    if (hp->arch->qkv_bias) {
+        backend_add_bias(f->be, f->q, l->q_bias, n, l->q.rows);
+        backend_add_bias(f->be, f->k, l->k_bias, n, l->k.rows);
+        backend_add_bias(f->be, f->v, l->v_bias, n, l->v.rows);
+    }
+    if (hp->arch->qk_norm) {
+        norm(f, f->q, l->q_norm, n * hp->n_heads, hp->head_dim);
+        norm(f, f->k, l->k_norm, n * hp->n_kv_heads, hp->head_dim);
+    }
+}
+
 static void attention_block(struct forward *f, int64_t layer, int64_t n, int64_t pos0)
 {
     const struct hparams *hp = &f->m->hp;
     const struct layer_weights *l = &f->m->layers[layer];
     const struct weight *qkv[] = {&l->q, &l->k, &l->v};
     float *const out[] = {f->q, f->k, f->v};
+    const bool slides = hparams_slides(hp, layer);
+    const struct rope_table *table = slides ? &f->m->rope_local : &f->m->rope;
     const struct rope_args rope = {
-        .kind = ROPE_NORM,
+        .kind = hp->arch->rope,
         .head_dim = hp->head_dim,
         .n_rot = hp->n_rot,
-        .freq = f->m->rope_freq,
-        .mscale = f->m->rope_mscale,
+        .freq = table->freq,
+        .mscale = table->mscale,
     };
     const struct attn_args attn = {
         .n_heads = hp->n_heads,
         .n_kv_heads = hp->n_kv_heads,
         .head_dim = hp->head_dim,
         .pos0 = pos0,
-        .window = hp->window,
+        .window = slides ? hp->window : 0,
         .scale = hp->attn_scale,
     };
 
     backend_rmsnorm(f->be, f->act->x, f->x, l->attn_norm, n, hp->d, hp->norm_eps);
     act_changed(f->act, n, hp->d);
     backend_matmul_n(f->be, out, qkv, 3, f->act);
+    bias_and_norm_qkv(f, l, n);
     backend_rope(f->be, f->q, n, hp->n_heads, pos0, &rope);
     backend_rope(f->be, f->k, n, hp->n_kv_heads, pos0, &rope);
     backend_kv_store(f->be, &f->kv[layer], f->k, f->v, n, hp->n_kv_heads, hp->head_dim,
                      pos0);
     backend_attention(f->be, f->act->x, f->q, &f->kv[layer], n, &attn);
-    act_changed(f->act, n, hp->n_heads * hp->head_dim);
+    if (l->attn_sub_norm)
+        norm(f, f->act->x, l->attn_sub_norm, n, l->o.cols);
+    act_changed(f->act, n, l->o.cols);
     backend_matmul(f->be, f->gate, &l->o, f->act);
+    if (l->attn_post_norm)
+        norm(f, f->gate, l->attn_post_norm, n, hp->d);
     backend_add(f->be, f->x, f->gate, n * hp->d);
 }
 
@@ -156,9 +186,13 @@ static void ffn_block(struct forward *f, int64_t layer, int64_t n)
     backend_rmsnorm(f->be, f->act->x, f->x, l->ffn_norm, n, hp->d, hp->norm_eps);
     act_changed(f->act, n, hp->d);
     backend_matmul_n(f->be, out, gate_up, 2, f->act);
-    backend_silu_mul(f->be, f->act->x, f->gate, f->up, n * hp->f);
+    backend_glu(f->be, hp->arch->glu, f->act->x, f->gate, f->up, n * hp->f);
+    if (l->ffn_sub_norm)
+        norm(f, f->act->x, l->ffn_sub_norm, n, hp->f);
     act_changed(f->act, n, hp->f);
     backend_matmul(f->be, f->gate, &l->down, f->act);
+    if (l->ffn_post_norm)
+        norm(f, f->gate, l->ffn_post_norm, n, hp->d);
     backend_add(f->be, f->x, f->gate, n * hp->d);
 }
 
@@ -166,6 +200,8 @@ bool forward_layers(struct forward *f, const int32_t *ids, int64_t n, int64_t po
                     const atomic_int *cancel)
 {
     backend_embed(f->be, f->x, &f->m->embd, ids, n);
+    if (f->m->hp.embd_scale != 1.0f)
+        backend_scale(f->be, f->x, n * f->m->hp.d, f->m->hp.embd_scale);
     for (int64_t i = 0; i < f->m->hp.n_layers; i++) {
         if (atomic_load_explicit(cancel, memory_order_relaxed))
             return false;
@@ -183,4 +219,6 @@ void forward_head(struct forward *f, int64_t n, int64_t n_last, float *logits)
                     n_last, hp->d, hp->norm_eps);
     act_changed(f->act, n_last, hp->d);
     backend_matmul(f->be, logits, &f->m->head, f->act);
+    if (hp->final_softcap > 0.0f)
+        backend_softcap(f->be, logits, n_last * hp->vocab, hp->final_softcap);
 }

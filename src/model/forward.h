@@ -1,11 +1,15 @@
 /*
- * forward.h - the layers of `llama`, written straight down.
+ * forward.h - the layers, written straight down.
  *
- *   x = embed(ids)
- *   per layer:  h = rmsnorm(x);  q, k, v = Wq h, Wk h, Wv h;  rope(q), rope(k)
- *               cache k, v;  x += Wo attention(q, cache)
- *               h = rmsnorm(x);  x += Wdown (silu(Wgate h) * Wup h)
- *   logits = Whead rmsnorm(x)
+ *   x = embed(ids) [* sqrt(D)]
+ *   per layer:  h = rmsnorm(x);  q, k, v = Wq h [+ b], Wk h [+ b], Wv h [+ b]
+ *               [q, k = rmsnorm per head];  rope(q), rope(k);  cache k, v
+ *               a = attention(q, cache) [sub-norm];  x += [post-norm] Wo a
+ *               h = rmsnorm(x);  a = f(Wgate h) * Wup h [sub-norm]
+ *               x += [post-norm] Wdown a
+ *   logits = [softcap] Whead rmsnorm(x)
+ *
+ * What stands in brackets depends on the architecture (arch.h).
  */
 #ifndef MODEL_FORWARD_H
 #define MODEL_FORWARD_H

@@ -8,8 +8,7 @@
 #define MODEL_HPARAMS_H
 
 #include "format/meta.h"
-
-enum arch { ARCH_LLAMA };
+#include "model/arch.h"
 
 enum rope_scaling {
     ROPE_SCALE_NONE,
@@ -18,12 +17,17 @@ enum rope_scaling {
 };
 
 struct hparams {
-    enum arch arch;
+    const struct arch *arch;
     int64_t n_layers, d, f, n_heads, n_kv_heads, head_dim, n_rot, vocab, ctx_train;
-    int64_t window; /* attends to the last `window` positions; 0: all */
+    int64_t window; /* sliding layers see the last `window` positions; 0: all see all */
+    int64_t window_period; /* see hparams_slides() */
     float norm_eps;
-    float attn_scale; /* of q·k; 1/sqrt(head_dim) unless the file says otherwise */
+    float attn_scale;    /* of q·k; 1/sqrt(head_dim) unless the file says otherwise */
+    float final_softcap; /* of the logits; 0: none */
+    float embd_scale;    /* of the embeddings; 1: none */
     float rope_base;
+    float
+        rope_base_local; /* of sliding layers, unstretched; 0: they are as the others */
     enum rope_scaling rope_scaling;
     float rope_factor;
     float rope_orig_ctx; /* YaRN: positions before stretching */
@@ -36,6 +40,10 @@ struct hparams {
  * its key when there is none. B2_ENOTFOUND: a key that must be there. */
 enum b2_status hparams_read(struct hparams *hp, const struct meta *m,
                             struct b2_err *err) NODISCARD;
+
+/* Whether a layer slides the window: all but the last of every window_period, all when
+ * that is 0 (and so none when it is 1), as llama.cpp counts. */
+bool hparams_slides(const struct hparams *hp, int64_t layer);
 
 /* The next key at or after *i that starts with the architecture's prefix and that
  * hparams_read does not know, or NULL at the end; *i moves past it. */

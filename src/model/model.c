@@ -46,15 +46,33 @@ static void note_no_rotation(const struct model *m, const struct log *log)
     }
 }
 
-static enum b2_status make_rope(struct model *m, struct b2_err *err)
+static enum b2_status make_table(struct rope_table *t, struct model *m,
+                                 const struct hparams *hp, const float *factors,
+                                 struct b2_err *err)
 {
-    float *freq = arena_calloc(m->arena, (size_t)(m->hp.n_rot / 2), sizeof *freq);
+    float *freq = arena_calloc(m->arena, (size_t)(hp->n_rot / 2), sizeof *freq);
 
     if (!freq)
         return err_set(err, B2_ENOMEM, "out of memory");
-    rope_angles(&m->hp, m->rope_freq_factors, freq, &m->rope_mscale);
-    m->rope_freq = freq;
+    rope_angles(hp, factors, freq, &t->mscale);
+    t->freq = freq;
     return B2_OK;
+}
+
+/* Sliding layers with a base of their own look back a short way: nothing is stretched
+ * for them. */
+static enum b2_status make_rope(struct model *m, struct b2_err *err)
+{
+    struct hparams local = m->hp;
+    enum b2_status rc = make_table(&m->rope, m, &m->hp, m->rope_freq_factors, err);
+
+    m->rope_local = m->rope;
+    if (rc || m->hp.rope_base_local == 0.0f)
+        return rc;
+    local.rope_base = m->hp.rope_base_local;
+    local.rope_scaling = ROPE_SCALE_NONE;
+    local.rope_attn_factor = 1.0f;
+    return make_table(&m->rope_local, m, &local, NULL, err);
 }
 
 static enum b2_status open_parts(struct model *m, const char *path,

@@ -13,10 +13,22 @@
 #include "model/rotation.h"
 #include "text/tokenizer.h"
 
+/* Vectors that the architecture has not are NULL. */
 struct layer_weights {
-    const float *attn_norm, *ffn_norm; /* [D] */
+    const float *attn_norm, *ffn_norm;           /* [D] of the blocks' inputs */
+    const float *attn_post_norm, *ffn_post_norm; /* [D] of their outputs */
+    const float *q_norm, *k_norm;                /* [head_dim] */
+    const float *attn_sub_norm;                  /* [H * head_dim] of o's input */
+    const float *ffn_sub_norm;                   /* [F] of down's input */
+    const float *q_bias, *k_bias, *v_bias;       /* [rows of q, k, v] */
     struct weight q, k, v, o;
     struct weight gate, up, down;
+};
+
+/* Rotary positions of a kind of layer. */
+struct rope_table {
+    const float *freq; /* [n_rot/2] angle per position, scaling included */
+    float mscale;
 };
 
 struct model {
@@ -25,11 +37,10 @@ struct model {
     struct tokenizer *tok;    /* NULL when the file has none and that was allowed */
     struct weight embd, head; /* head shares embd's data when tied */
     bool tied;
-    const float *out_norm;          /* [D] */
-    const float *rope_freq_factors; /* [n_rot/2] or NULL (llama3 scaling in GGUF) */
-    const float *rope_freq;         /* [n_rot/2] angle per position, scaling included */
-    float rope_mscale;
-    struct layer_weights *layers; /* [n_layers] */
+    const float *out_norm;              /* [D] */
+    const float *rope_freq_factors;     /* [n_rot/2] or NULL (llama3 scaling in GGUF) */
+    struct rope_table rope, rope_local; /* of layers that see all, that slide */
+    struct layer_weights *layers;       /* [n_layers] */
     struct rotation_decl rotation;
     struct rotation_set rots;
     uint64_t weights_bytes; /* tensors that a step reads, and copies made of them */

@@ -1,5 +1,5 @@
 /*
- * weights.c - finds, checks and binds the tensors of `llama`.
+ * weights.c - finds, checks and binds the tensors of an architecture.
  */
 #include "model/weights.h"
 
@@ -58,11 +58,11 @@ static const struct tensor *take(struct binder *b, const char *name, int64_t col
     int64_t i = modelfile_find(b->m->mf, name);
 
     if (i < 0) {
-        *rc = err_set(
-            err, B2_ENOTFOUND,
-            "tensor %s is missing: expected [%lld, %lld] for a `llama` of %lld "
-            "layers",
-            name, (long long)cols, (long long)rows, (long long)b->m->hp.n_layers);
+        *rc = err_set(err, B2_ENOTFOUND,
+                      "tensor %s is missing: expected [%lld, %lld] for a `%s` of %lld "
+                      "layers",
+                      name, (long long)cols, (long long)rows, b->m->hp.arch->name,
+                      (long long)b->m->hp.n_layers);
         return NULL;
     }
     *rc = check_tensor(b, i, cols, rows, err);
@@ -102,7 +102,7 @@ static enum b2_status take_matrix(struct binder *b, struct weight *w, const char
     return B2_OK;
 }
 
-/* Norm gains and rope factors: copied to F32, whatever float they are stored as, since
+/* Norm gains, biases and rope factors: copied to F32, whatever float they are stored as, since
  * they are few and the file need not align them. */
 static enum b2_status take_vector(struct binder *b, const float **out, const char *name,
                                   int64_t n, struct b2_err *err)
@@ -144,6 +144,25 @@ static enum b2_status take_layer(struct binder *b, int64_t layer, struct b2_err 
         {"ffn_gate", &l->gate, hp->d, hp->f}, {"ffn_up", &l->up, hp->d, hp->f},
         {"ffn_down", &l->down, hp->f, hp->d},
     };
+    const struct arch *a = hp->arch;
+    const struct {
+        const char *kind;
+        const float **v;
+        int64_t n;
+        bool wanted;
+    } vectors[] = {
+        {"attn_norm.weight", &l->attn_norm, hp->d, true},
+        {"ffn_norm.weight", &l->ffn_norm, hp->d, true},
+        {"attn_q.bias", &l->q_bias, q, a->qkv_bias},
+        {"attn_k.bias", &l->k_bias, kv, a->qkv_bias},
+        {"attn_v.bias", &l->v_bias, kv, a->qkv_bias},
+        {"attn_q_norm.weight", &l->q_norm, hp->head_dim, a->qk_norm},
+        {"attn_k_norm.weight", &l->k_norm, hp->head_dim, a->qk_norm},
+        {"post_attention_norm.weight", &l->attn_post_norm, hp->d, a->post_norms},
+        {"post_ffw_norm.weight", &l->ffn_post_norm, hp->d, a->post_norms},
+        {"attn_sub_norm.weight", &l->attn_sub_norm, q, a->sub_norms},
+        {"ffn_sub_norm.weight", &l->ffn_sub_norm, hp->f, a->sub_norms},
+    };
     char name[NAME_MAX_LEN];
     enum b2_status rc = B2_OK;
 
@@ -153,14 +172,12 @@ static enum b2_status take_layer(struct binder *b, int64_t layer, struct b2_err 
         rc = take_matrix(b, matrices[i].w, name, matrices[i].cols, matrices[i].rows,
                          err);
     }
-    if (rc)
-        return rc;
-    snprintf(name, sizeof name, "blk.%lld.attn_norm.weight", (long long)layer);
-    rc = take_vector(b, &l->attn_norm, name, hp->d, err);
-    if (rc)
-        return rc;
-    snprintf(name, sizeof name, "blk.%lld.ffn_norm.weight", (long long)layer);
-    return take_vector(b, &l->ffn_norm, name, hp->d, err);
+    for (size_t i = 0; i < countof(vectors) && rc == B2_OK; i++) {
+        snprintf(name, sizeof name, "blk.%lld.%s", (long long)layer, vectors[i].kind);
+        if (vectors[i].wanted)
+            rc = take_vector(b, vectors[i].v, name, vectors[i].n, err);
+    }
+    return rc;
 }
 
 /* The embedding table and the head, which may be the same bytes. A folded table is
@@ -235,11 +252,11 @@ static const char *meaning_of_extra(const char *name, int64_t n_layers)
     if (layer >= n_layers)
         return NULL;
     if (ends_with(name, ".bias"))
-        return "biases are not supported for `llama`";
+        return "biases are not supported here";
     if (ends_with(name, ".scale") || ends_with(name, ".input_scale"))
-        return "per-tensor scales are not supported for `llama`";
+        return "per-tensor scales are not supported";
     if (layer >= 0 && ends_with(name, "_norm.weight"))
-        return "this further normalisation is not supported for `llama`";
+        return "this further normalisation is not supported here";
     if (strncmp(name, "rope_factors_", 13) == 0)
         return "long-context rope factors (longrope) are not supported";
     if (ends_with(name, ".lora_a") || ends_with(name, ".lora_b"))
@@ -257,11 +274,13 @@ static enum b2_status check_extra(const struct binder *b, struct b2_err *err)
             continue;
         meaning = meaning_of_extra(name, b->m->hp.n_layers);
         if (meaning)
-            return err_set(err, B2_EUNSUP, "tensor %s: %s", name, meaning);
+            return err_set(err, B2_EUNSUP, "tensor %s of a `%s`: %s", name,
+                           b->m->hp.arch->name, meaning);
         if (b->log && b->log->strict)
-            return err_set(err, B2_EUNSUP,
-                           "tensor %s: not part of a `llama` (--strict)", name);
-        log_line(b->log, LOG_WARN, "tensor %s is not part of a `llama`: ignored", name);
+            return err_set(err, B2_EUNSUP, "tensor %s: not part of a `%s` (--strict)",
+                           name, b->m->hp.arch->name);
+        log_line(b->log, LOG_WARN, "tensor %s is not part of a `%s`: ignored", name,
+                 b->m->hp.arch->name);
     }
     return B2_OK;
 }

@@ -59,6 +59,15 @@ static void check_elementwise(struct kt *t)
             t->k.silu_mul(c.y, c.a, c.b, n);
             t->ref.silu_mul(c.y_ref, c.a, c.b, n);
             same(t, "silu_mul", &c, fill);
+            t->k.gelu_mul(c.y, c.a, c.b, n);
+            t->ref.gelu_mul(c.y_ref, c.a, c.b, n);
+            same(t, "gelu_mul", &c, fill);
+            t->k.relu2_mul(c.y, c.a, c.b, n);
+            t->ref.relu2_mul(c.y_ref, c.a, c.b, n);
+            same(t, "relu2_mul", &c, fill);
+            t->k.scale(c.y, n, 25.298221f);
+            t->ref.scale(c.y_ref, n, 25.298221f);
+            same(t, "scale", &c, fill);
             t->k.add(c.y, c.a, n);
             t->ref.add(c.y_ref, c.a, n);
             same(t, "add", &c, fill);
@@ -180,6 +189,38 @@ static void check_exp_accuracy(struct kt *t)
     t->k.exp(y, x, 1);
     if (!isnan(y[0]))
         kt_fail(t, "exp edges", "NaN is lost");
+}
+
+/* Both formulas in double; gelu with tanh, as it is defined. */
+static void check_activation_values(struct kt *t)
+{
+    enum { N = 100 };
+    float x[N], g[N], y[N];
+
+    kt_fill_floats(t, x, N, KT_NORMAL);
+    kt_fill_floats(t, g, N, KT_NORMAL);
+    x[0] = 30.0f;
+    x[1] = -30.0f; /* the exponential overflows: the result is -0 */
+    x[2] = 0.0f;
+    t->ref.gelu_mul(y, x, g, N);
+    for (int i = 0; i < N; i++) {
+        double v = (double)x[i], c = sqrt(2.0 / 3.14159265358979323846);
+        double want =
+            0.5 * v * (1 + tanh(c * (v + 0.044715 * v * v * v))) * (double)g[i];
+        if (!(fabs((double)y[i] - want) <= 6e-7 * fabs(want) + 1e-7))
+            kt_fail(t, "gelu value", "%g gives %g not %g", v, (double)y[i], want);
+    }
+    t->ref.relu2_mul(y, x, g, N);
+    for (int i = 0; i < N; i++) {
+        double want = x[i] > 0 ? (double)x[i] * (double)x[i] * (double)g[i] : 0;
+        if (!(fabs((double)y[i] - want) <= 2e-7 * fabs(want)))
+            kt_fail(t, "relu2 value", "%g not %g", (double)y[i], want);
+    }
+    memcpy(y, x, sizeof y);
+    t->ref.scale(y, N, 3.0f);
+    for (int i = 0; i < N; i++)
+        if (y[i] != x[i] * 3.0f)
+            kt_fail(t, "scale value", "%g", (double)y[i]);
 }
 
 /* The reference functions against their definitions in double. */
@@ -319,6 +360,7 @@ const struct kt_check kt_float_checks[] = {
     {"half tails", check_f16_tails},
     {"exp accuracy", check_exp_accuracy},
     {"float values", check_float_values},
+    {"activation values", check_activation_values},
     {"weighted_sum", check_weighted_sum},
     {"rope", check_rope},
     {"sincos", check_sincos},

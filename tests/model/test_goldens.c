@@ -1,5 +1,7 @@
 /*
- * test_goldens.c - the real model against llama.cpp's goldens (golden/model/SOURCE.txt).
+ * test_goldens.c - a real model against llama.cpp's goldens (golden/model/SOURCE.txt).
+ *
+ *   test_goldens smollm2|gemma3
  *
  * For each prompt: its ids, the best five logits of the first step, and 32 greedy steps.
  * Steps are compared under teacher forcing: the golden token goes on, so that one near
@@ -26,13 +28,24 @@
 static const double near_tie = 0.1;    /* a golden gap below it may go either way */
 static const double logit_bound = 0.1; /* of the first step's best five */
 
+/* The models of tools/fetch_model.sh. */
+static const struct real {
+    const char *name, *file, *env; /* env: another path of the file */
+    int n_cases;
+    int identity_case; /* of test_same_bits, among all */
+} reals[] = {
+    {"smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf", "B2_MODEL_SMOLLM2", 6, 2},
+    {"gemma3", "gemma-3-270m-q4_k_m.gguf", "B2_MODEL_GEMMA3", 4, 7},
+};
+
+static const struct real *real;
 static struct model *model;
 static cJSON *goldens;
 
-/* B2_MODEL_SMOLLM2, or where tools/fetch_model.sh puts the model. */
+/* Where the environment says, or where tools/fetch_model.sh puts the model. */
 static bool find_model(struct str *path)
 {
-    const char *given = getenv("B2_MODEL_SMOLLM2"), *cache = getenv("B2_CACHE");
+    const char *given = getenv(real->env), *cache = getenv("B2_CACHE");
     const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
 
     if (given && *given) {
@@ -44,7 +57,7 @@ static bool find_model(struct str *path)
             str_printf(path, "%s/bonsai2", xdg);
         else
             str_printf(path, "%s/.cache/bonsai2", home ? home : ".");
-        str_put(path, "/SmolLM2-135M-Instruct.Q4_1.gguf");
+        str_printf(path, "/%s", real->file);
     }
     return str_ok(path) && file_exists(path->data);
 }
@@ -180,26 +193,27 @@ static void test_greedy(void **state)
     assert_true(rig_open(&r, &exact));
     cJSON_ArrayForEach(c, cases)
     {
-        if (strcmp(cJSON_GetObjectItem(c, "model")->valuestring, "smollm2") != 0)
+        if (strcmp(cJSON_GetObjectItem(c, "model")->valuestring, real->name) != 0)
             continue;
         check_case(&r, c);
         n++;
     }
     rig_close(&r);
-    assert_int_equal(n, 6);
+    assert_int_equal(n, real->n_cases);
 }
 
 /* ---- identity ---- */
 
-/* Logits after a prompt of 41 tokens and three steps. */
+/* Logits after a short prompt and three steps. */
 static void logits_under(float *out, const struct conditions *c)
 {
     int32_t prompt[512], greedy[64];
-    const cJSON *third = cJSON_GetArrayItem(cJSON_GetObjectItem(goldens, "cases"), 2);
-    int64_t n = ids_of(third, "prompt_ids", prompt, 512);
+    const cJSON *c_ids =
+        cJSON_GetArrayItem(cJSON_GetObjectItem(goldens, "cases"), real->identity_case);
+    int64_t n = ids_of(c_ids, "prompt_ids", prompt, 512);
     struct rig r;
 
-    ids_of(third, "greedy_ids", greedy, 64);
+    ids_of(c_ids, "greedy_ids", greedy, 64);
     if (!rig_open(&r, c))
         return; /* the level is not here: out still holds the same answer */
     assert_int_equal(session_sync(r.s, prompt, n, NULL, NULL), B2_OK);
@@ -237,7 +251,7 @@ static void test_same_bits(void **state)
     mem_free(got);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_greedy),
@@ -248,8 +262,16 @@ int main(void)
     char *text = NULL;
     size_t size;
 
+    for (size_t i = 0; i < sizeof reals / sizeof reals[0]; i++)
+        if (argc == 2 && strcmp(argv[1], reals[i].name) == 0)
+            real = &reals[i];
+    if (!real) {
+        fputs("usage: test_goldens smollm2|gemma3\n", stderr);
+        return 2;
+    }
     if (!find_model(&path)) {
-        puts("skipped: the model is not in the cache: run tools/fetch_model.sh");
+        printf("skipped: the model is not in the cache: run tools/fetch_model.sh %s\n",
+               real->name);
         str_free(&path);
         return 77;
     }

@@ -10,6 +10,7 @@ function(b2_oracle name script)
         "B2_PROGRAM=$<TARGET_FILE:bonsai2_cli>;B2_DUMP_LOGITS=$<TARGET_FILE:dump_logits>;B2_STORIES=${B2_STORIES}")
 endfunction()
 
+b2_oracle(oracle_arch test_arch.py)
 b2_oracle(oracle_export test_export.py)
 b2_oracle(oracle_folder test_folder.py)
 b2_oracle(oracle_logits test_logits.py)

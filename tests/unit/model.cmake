@@ -33,3 +33,4 @@ if(NOT APPLE) # its linker cannot wrap
         target_link_options(test_decode_alloc PRIVATE -Wl,--wrap=${function})
     endforeach()
 endif()
+b2_test(test_arch SRC unit/test_arch.c LIBS variant b2_compress m LABELS unit threads)

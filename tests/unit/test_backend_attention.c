@@ -196,18 +196,26 @@ static void test_small_operations(void **state)
     (void)state;
     for (int i = 0; i < ROWS; i++)
         ids[i] = (int32_t)rng_below(&r, 30);
-    for (int op = 0; op < 4; op++) {
+    for (int op = 0; op < 9; op++) {
         for (size_t v = 0; v < countof(variants); v++) {
             struct fixture f = fixture_open(variants[v], false, 1, 16);
             memcpy(y, g, sizeof(float) * N);
             if (op == 0)
                 backend_rmsnorm(f.be, y, x, g, ROWS, D, 1e-5f);
-            else if (op == 1)
-                backend_silu_mul(f.be, y, x, g, N);
-            else if (op == 2)
+            else if (op <= 3)
+                backend_glu(f.be, (enum glu_kind)(op - 1), y, x, g, N);
+            else if (op == 4)
                 backend_add(f.be, y, x, N);
+            else if (op == 5)
+                backend_add_bias(f.be, y, x, ROWS, D);
+            else if (op == 6)
+                backend_scale(f.be, y, N, 3.0f);
+            else if (op == 7)
+                backend_softcap(f.be, y, N, 2.0f);
             else
                 backend_embed(f.be, y, &w, ids, ROWS);
+            for (int i = 0; op == 5 && i < N; i++)
+                assert_true(y[i] == g[i] + x[i % D]);
             if (v == 0)
                 memcpy(first, y, sizeof(float) * N);
             assert_memory_equal(first, y, sizeof(float) * N);
@@ -287,8 +295,11 @@ static void test_nothing_allocates(void **state)
         backend_matmul(f.be, y, &w, f.a);
         backend_rope(f.be, p.q, 1, H, step, &rope);
         run_pieces(&f, &p, y, 40, step ? 1 : 40);
-        backend_silu_mul(f.be, y, y, p.q, COLS);
+        backend_glu(f.be, GLU_SILU, y, y, p.q, COLS);
         backend_add(f.be, y, p.q, COLS);
+        backend_add_bias(f.be, y, p.q, 1, COLS);
+        backend_scale(f.be, y, COLS, 2.0f);
+        backend_softcap(f.be, y, COLS, 30.0f);
     }
     assert_int_equal(n_allocations, 0);
     mem_free(y);

@@ -16,6 +16,12 @@
     "}"
 #define LLAMA(more) CONFIG("LlamaForCausalLM", more)
 #define MISTRAL(more) CONFIG("MistralForCausalLM", more)
+#define QWEN2(more) CONFIG("Qwen2ForCausalLM", more)
+#define QWEN3(more) CONFIG("Qwen3ForCausalLM", more)
+#define GEMMA3(more) CONFIG("Gemma3ForCausalLM", more)
+#define ROPES(sliding, full)                                                           \
+    ",\"rope_parameters\":{\"sliding_attention\":{" sliding                            \
+    "},\"full_attention\":{" full "}}"
 
 #define ABSENT (-1.0)
 
@@ -63,6 +69,25 @@ static void test_refused(void **state)
         {LLAMA(",\"rope_scaling\":[1]"), B2_EFORMAT, "rope_scaling"},
         {LLAMA(",\"rope_parameters\":{\"full_attention\":{},\"sliding_attention\":{}}"),
          B2_EUNSUP, "rope_parameters"},
+        {QWEN2(",\"use_sliding_window\":true,\"sliding_window\":64"), B2_EUNSUP,
+         "use_sliding_window"},
+        {QWEN3(",\"attention_bias\":true"), B2_EUNSUP, "attention_bias"},
+        {GEMMA3(",\"hidden_activation\":\"silu\""), B2_EUNSUP, "hidden_activation"},
+        {GEMMA3(",\"attn_logit_softcapping\":50.0"), B2_EUNSUP,
+         "attn_logit_softcapping"},
+        {GEMMA3(",\"final_logit_softcapping\":-1"), B2_EFORMAT,
+         "final_logit_softcapping"},
+        {GEMMA3(",\"use_bidirectional_attention\":true"), B2_EUNSUP, "bidirectional"},
+        {GEMMA3(",\"query_pre_attn_scalar\":0"), B2_EFORMAT, "query_pre_attn_scalar"},
+        {GEMMA3(",\"sliding_window\":0"), B2_EFORMAT, "sliding_window"},
+        {GEMMA3(",\"layer_types\":[\"full_attention\"]"), B2_EFORMAT, "layer_types"},
+        {GEMMA3(",\"layer_types\":[\"full_attention\",\"sliding_attention\"]"),
+         B2_EUNSUP, "layer_types"},
+        {GEMMA3(",\"layer_types\":[\"full_attention\",\"linear_attention\"]"),
+         B2_EUNSUP, "layer_types"},
+        {GEMMA3(ROPES("\"rope_type\":\"linear\",\"factor\":2", "")), B2_EUNSUP,
+         "sliding"},
+        {GEMMA3(ROPES("\"rope_theta\":-3", "")), B2_EFORMAT, "sliding"},
         {"{\"architectures\":[\"LlamaForCausalLM\"]}", B2_ENOTFOUND,
          "num_hidden_layers"},
     };
@@ -119,6 +144,41 @@ static void test_accepted(void **state)
         {MISTRAL(",\"sliding_window\":1024"), "llama.attention.sliding_window", 1024},
         {MISTRAL(",\"sliding_window\":8192"), "llama.attention.sliding_window", ABSENT},
         {LLAMA(",\"dtype\":\"float16\""), "general.file_type", 1},
+        {QWEN2(",\"use_sliding_window\":false,\"sliding_window\":64,"
+               "\"max_window_layers\":1"),
+         "qwen2.attention.sliding_window", ABSENT},
+        {QWEN2(""), "qwen2.attention.key_length", ABSENT},
+        {QWEN3(""), "qwen3.attention.key_length", 128},
+        {QWEN3(",\"head_dim\":64"), "qwen3.rope.dimension_count", 64},
+        {GEMMA3(""), "gemma3.rope.freq_base", 1e6},
+        {GEMMA3(""), "gemma3.rope.freq_base_swa", 1e4},
+        {GEMMA3(""), "gemma3.attention.sliding_window", 4096},
+        {GEMMA3(""), "gemma3.attention.sliding_window_pattern", 6},
+        {GEMMA3(""), "gemma3.attention.scale", ABSENT}, /* 256 and heads of 256 */
+        {GEMMA3(""), "gemma3.final_logit_softcapping", ABSENT},
+        {GEMMA3(",\"final_logit_softcapping\":30"), "gemma3.final_logit_softcapping",
+         30},
+        {GEMMA3(",\"query_pre_attn_scalar\":64"), "gemma3.attention.scale", 0.125},
+        {GEMMA3(",\"sliding_window\":16384"), "gemma3.attention.sliding_window",
+         16384}, /* beyond the context, but the rotary base depends on it */
+        {GEMMA3(",\"sliding_window_pattern\":2"),
+         "gemma3.attention.sliding_window_pattern", 2},
+        {GEMMA3(",\"_sliding_window_pattern\":6,\"layer_types\":"
+                "[\"sliding_attention\",\"full_attention\"]"),
+         "gemma3.attention.sliding_window_pattern", 2},
+        {GEMMA3(",\"layer_types\":[\"full_attention\",\"full_attention\"]"),
+         "gemma3.attention.sliding_window_pattern", 1},
+        {GEMMA3(",\"layer_types\":[\"sliding_attention\",\"sliding_attention\"]"),
+         "gemma3.attention.sliding_window_pattern", 3},
+        {GEMMA3(",\"rope_theta\":5e5,\"rope_local_base_freq\":2e4,"
+                "\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":8}"),
+         "gemma3.rope.freq_base_swa", 2e4},
+        {GEMMA3(ROPES("\"rope_theta\":3e4",
+                      "\"rope_type\":\"linear\",\"factor\":8,\"rope_theta\":5e5")),
+         "gemma3.rope.freq_base_swa", 3e4},
+        {GEMMA3(ROPES("\"rope_theta\":3e4",
+                      "\"rope_type\":\"linear\",\"factor\":8,\"rope_theta\":5e5")),
+         "gemma3.rope.scaling.factor", 8},
     };
 
     (void)state;

@@ -66,7 +66,7 @@ struct key_case {
 };
 
 static const struct key_case key_cases[] = {
-    {"general.architecture", 0, "qwen35", B2_EUNSUP, "known: llama"},
+    {"general.architecture", 0, "qwen35", B2_EUNSUP, "known: llama, qwen2"},
     {"llama.attention.sliding_window", 128, NULL, B2_OK, NULL},
     {"llama.attention.key_length", 16, NULL, B2_OK, NULL},
     {"llama.attention.value_length", 16, NULL, B2_EUNSUP, "value_length"},
@@ -209,12 +209,114 @@ static void test_angles(void **state)
     assert_true(fabsf(mscale - 1.1386294f) < 1e-6f); /* 1 + 0.1 ln 4 */
 }
 
+/* The keys of a small `gemma3`. */
+static struct meta *gemma3_keys(void)
+{
+    static const char *const counts[] = {
+        "block_count",         "context_length",           "embedding_length",
+        "feed_forward_length", "attention.head_count",     "attention.key_length",
+        "vocab_size",          "attention.sliding_window",
+    };
+    static const uint32_t values[] = {8, 256, 64, 96, 4, 32, 500, 64};
+    struct meta *m = meta_new(1 << 20);
+    char key[64];
+
+    assert_non_null(m);
+    assert_int_equal(meta_set_str(m, "general.architecture", "gemma3", NULL), B2_OK);
+    for (size_t i = 0; i < countof(counts); i++) {
+        snprintf(key, sizeof key, "gemma3.%s", counts[i]);
+        assert_int_equal(meta_set_u32(m, key, values[i], NULL), B2_OK);
+    }
+    assert_int_equal(
+        meta_set_f32(m, "gemma3.attention.layer_norm_rms_epsilon", 1e-6f, NULL), B2_OK);
+    return m;
+}
+
+/* Which of the 8 layers slide, as bits. */
+static unsigned sliding(const struct meta *m)
+{
+    struct hparams hp;
+    struct b2_err err = {0};
+    unsigned bits = 0;
+
+    if (hparams_read(&hp, m, &err))
+        fail_msg("%s", err.msg);
+    for (int i = 0; i < 8; i++)
+        bits |= hparams_slides(&hp, i) ? 1u << i : 0;
+    return bits;
+}
+
+static void test_gemma3(void **state)
+{
+    struct meta *m = gemma3_keys();
+    struct hparams hp;
+
+    (void)state;
+    assert_int_equal(hparams_read(&hp, m, NULL), B2_OK);
+    assert_true(hp.embd_scale == 8.0f && hp.rope_base_local == 10000.0f);
+    assert_true(fabsf(hp.attn_scale - 0.17677669f) < 1e-7f);
+    assert_int_equal(meta_set_f32(m, "gemma3.final_logit_softcapping", 30, NULL),
+                     B2_OK);
+    assert_int_equal(meta_set_f32(m, "gemma3.rope.freq_base_swa", 500, NULL), B2_OK);
+    assert_int_equal(hparams_read(&hp, m, NULL), B2_OK);
+    assert_true(hp.final_softcap == 30.0f && hp.rope_base_local == 500.0f);
+    assert_int_equal(meta_set_f32(m, "gemma3.attn_logit_softcapping", 50, NULL), B2_OK);
+    assert_int_equal(hparams_read(&hp, m, NULL), B2_EUNSUP);
+    meta_remove(m, "gemma3.attn_logit_softcapping");
+    /* The 27B is known by its layers: 64 wide in 4 heads. */
+    assert_int_equal(meta_set_u32(m, "gemma3.block_count", 62, NULL), B2_OK);
+    assert_int_equal(hparams_read(&hp, m, NULL), B2_OK);
+    assert_true(hp.attn_scale == 0.25f);
+    meta_free(m);
+}
+
+static void test_sliding_layers(void **state)
+{
+    static const char key[] = "gemma3.attention.sliding_window_pattern";
+    struct meta *m = gemma3_keys(), *llama = base_keys();
+    struct hparams hp;
+    struct b2_err err = {0};
+
+    (void)state;
+    assert_int_equal(sliding(m), 0xdf); /* every sixth sees everything */
+    assert_int_equal(meta_set_u32(m, key, 3, NULL), B2_OK);
+    assert_int_equal(sliding(m), 0xdb);
+    assert_int_equal(meta_set_u32(m, key, 1, NULL), B2_OK);
+    assert_int_equal(sliding(m), 0);
+    assert_int_equal(meta_set_u32(m, key, 0, NULL), B2_OK);
+    assert_int_equal(sliding(m), 0xff);
+    for (unsigned period = 0; period <= 9; period++) { /* the same as flags */
+        bool flags[8];
+        unsigned want = 0;
+        for (unsigned i = 0; i < 8; i++) {
+            flags[i] = period == 0 || i % period < period - 1;
+            want |= flags[i] ? 1u << i : 0;
+        }
+        assert_int_equal(meta_set_arr(m, key, MT_BOOL, flags, 8, NULL), B2_OK);
+        ROW_CHECK(period, sliding(m) == want);
+    }
+    const bool odd[8] = {true, false, true, true};
+    assert_int_equal(meta_set_arr(m, key, MT_BOOL, odd, 8, NULL), B2_OK);
+    assert_int_equal(hparams_read(&hp, m, &err), B2_EUNSUP);
+    assert_int_equal(meta_set_arr(m, key, MT_BOOL, odd, 7, NULL), B2_OK);
+    assert_int_equal(hparams_read(&hp, m, &err), B2_EFORMAT);
+    assert_int_equal(meta_set_f32(m, key, 2.5f, NULL), B2_OK);
+    assert_int_equal(hparams_read(&hp, m, &err), B2_EFORMAT);
+    meta_free(m);
+    /* A window of `llama` is for all layers. */
+    assert_int_equal(meta_set_u32(llama, "llama.attention.sliding_window", 64, NULL),
+                     B2_OK);
+    assert_int_equal(sliding(llama), 0xff);
+    meta_free(llama);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plain),        cmocka_unit_test(test_keys),
         cmocka_unit_test(test_missing_keys), cmocka_unit_test(test_per_layer),
         cmocka_unit_test(test_unknown_keys), cmocka_unit_test(test_angles),
+        cmocka_unit_test(test_gemma3),       cmocka_unit_test(test_sliding_layers),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

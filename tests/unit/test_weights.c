@@ -58,7 +58,7 @@ static void test_refused(void **state)
         {{.resize = "token_embd.weight"}, B2_EFORMAT, "expected [64, 512]"},
         {{.add = "blk.0.attn_q.bias", .add_cols = 64, .add_rows = 1},
          B2_EUNSUP,
-         "blk.0.attn_q.bias: biases"},
+         "blk.0.attn_q.bias of a `llama`: biases"},
         {{.add = "blk.0.attn_q.scale", .add_cols = 1, .add_rows = 1},
          B2_EUNSUP,
          "per-tensor scales"},

@@ -211,31 +211,45 @@ void backend_kv_store(struct backend *be, struct kv_layer *kv, const float *k,
     }
 }
 
-struct pair_job {
+/* Element by element; what is not used stays NULL. */
+struct elem_job {
     const struct kernels *k;
+    void (*glu)(float *y, const float *gate, const float *up, int64_t n);
     float *y;
     const float *a, *b;
+    float number;
 };
 
-static void silu_part(void *ctx, int64_t begin, int64_t end, int thread)
+static void glu_part(void *ctx, int64_t begin, int64_t end, int thread)
 {
-    const struct pair_job *j = ctx;
+    const struct elem_job *j = ctx;
 
     (void)thread;
-    j->k->silu_mul(j->y + begin, j->a + begin, j->b + begin, end - begin);
+    j->glu(j->y + begin, j->a + begin, j->b + begin, end - begin);
 }
 
-void backend_silu_mul(struct backend *be, float *y, const float *gate, const float *up,
-                      int64_t n)
+void backend_glu(struct backend *be, enum glu_kind kind, float *y, const float *gate,
+                 const float *up, int64_t n)
 {
-    struct pair_job j = {&be->k, y, gate, up};
+    struct elem_job j = {.y = y, .a = gate, .b = up};
 
-    cpu_run(be, silu_part, &j, n, ELEMS_CHUNK);
+    switch (kind) {
+    case GLU_SILU:
+        j.glu = be->k.silu_mul;
+        break;
+    case GLU_GELU:
+        j.glu = be->k.gelu_mul;
+        break;
+    case GLU_RELU2:
+        j.glu = be->k.relu2_mul;
+        break;
+    }
+    cpu_run(be, glu_part, &j, n, ELEMS_CHUNK);
 }
 
 static void add_part(void *ctx, int64_t begin, int64_t end, int thread)
 {
-    const struct pair_job *j = ctx;
+    const struct elem_job *j = ctx;
 
     (void)thread;
     j->k->add(j->y + begin, j->a + begin, end - begin);
@@ -243,7 +257,61 @@ static void add_part(void *ctx, int64_t begin, int64_t end, int thread)
 
 void backend_add(struct backend *be, float *y, const float *x, int64_t n)
 {
-    struct pair_job j = {&be->k, y, x, NULL};
+    struct elem_job j = {.k = &be->k, .y = y, .a = x};
 
     cpu_run(be, add_part, &j, n, ELEMS_CHUNK);
+}
+
+struct bias_job {
+    const struct kernels *k;
+    float *y;
+    const float *bias;
+    int64_t d;
+};
+
+static void bias_part(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const struct bias_job *j = ctx;
+
+    (void)thread;
+    for (int64_t r = begin; r < end; r++)
+        j->k->add(j->y + r * j->d, j->bias, j->d);
+}
+
+void backend_add_bias(struct backend *be, float *y, const float *bias, int64_t n_rows,
+                      int64_t d)
+{
+    struct bias_job j = {&be->k, y, bias, d};
+
+    cpu_run(be, bias_part, &j, n_rows, ROWS_CHUNK);
+}
+
+static void scale_part(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const struct elem_job *j = ctx;
+
+    (void)thread;
+    j->k->scale(j->y + begin, end - begin, j->number);
+}
+
+void backend_scale(struct backend *be, float *y, int64_t n, float by)
+{
+    struct elem_job j = {.k = &be->k, .y = y, .number = by};
+
+    cpu_run(be, scale_part, &j, n, ELEMS_CHUNK);
+}
+
+static void softcap_part(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const struct elem_job *j = ctx;
+
+    (void)thread;
+    j->k->softcap(j->y + begin, end - begin, j->number);
+}
+
+void backend_softcap(struct backend *be, float *y, int64_t n, float cap)
+{
+    struct elem_job j = {.k = &be->k, .y = y, .number = cap};
+
+    cpu_run(be, softcap_part, &j, n, ELEMS_CHUNK);
 }

@@ -84,6 +84,28 @@ void kernel_silu_mul_c(float *y, const float *gate, const float *up, int64_t n)
         y[i] = gate[i] / (1.0f + exp_one(-gate[i])) * up[i];
 }
 
+void kernel_gelu_mul_c(float *y, const float *gate, const float *up, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        float g = gate[i], z = g * g * g * GELU_CUBE + g;
+        y[i] = g / (1.0f + exp_one(z * GELU_MINUS_2C)) * up[i];
+    }
+}
+
+void kernel_relu2_mul_c(float *y, const float *gate, const float *up, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        float r = gate[i] > 0.0f ? gate[i] : 0.0f;
+        y[i] = r * r * up[i];
+    }
+}
+
+void kernel_scale_c(float *y, int64_t n, float by)
+{
+    for (int64_t i = 0; i < n; i++)
+        y[i] *= by;
+}
+
 void kernel_add_c(float *y, const float *x, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)

@@ -161,6 +161,58 @@ void kernel_silu_mul_avx2(float *y, const float *gate, const float *up, int64_t 
                    silu8(load_tail(gate + i, n - i), load_tail(up + i, n - i)));
 }
 
+static ALWAYS_INLINE __m256 gelu8(__m256 gate, __m256 up)
+{
+    __m256 cube = _mm256_mul_ps(_mm256_mul_ps(gate, gate), gate);
+    __m256 z = _mm256_add_ps(_mm256_mul_ps(cube, _mm256_set1_ps(GELU_CUBE)), gate);
+    __m256 e = exp8(_mm256_mul_ps(z, _mm256_set1_ps(GELU_MINUS_2C)));
+
+    gate = _mm256_div_ps(gate, _mm256_add_ps(_mm256_set1_ps(1.0f), e));
+    return _mm256_mul_ps(gate, up);
+}
+
+void kernel_gelu_mul_avx2(float *y, const float *gate, const float *up, int64_t n)
+{
+    int64_t i = 0;
+
+    for (; i + 8 <= n; i += 8)
+        _mm256_storeu_ps(y + i,
+                         gelu8(_mm256_loadu_ps(gate + i), _mm256_loadu_ps(up + i)));
+    if (i < n)
+        store_tail(y + i, n - i,
+                   gelu8(load_tail(gate + i, n - i), load_tail(up + i, n - i)));
+}
+
+/* maxps gives the second operand for NaN, as the comparison of the reference does. */
+static ALWAYS_INLINE __m256 relu2(__m256 gate, __m256 up)
+{
+    gate = _mm256_max_ps(gate, _mm256_setzero_ps());
+    return _mm256_mul_ps(_mm256_mul_ps(gate, gate), up);
+}
+
+void kernel_relu2_mul_avx2(float *y, const float *gate, const float *up, int64_t n)
+{
+    int64_t i = 0;
+
+    for (; i + 8 <= n; i += 8)
+        _mm256_storeu_ps(y + i,
+                         relu2(_mm256_loadu_ps(gate + i), _mm256_loadu_ps(up + i)));
+    if (i < n)
+        store_tail(y + i, n - i,
+                   relu2(load_tail(gate + i, n - i), load_tail(up + i, n - i)));
+}
+
+void kernel_scale_avx2(float *y, int64_t n, float by)
+{
+    __m256 v = _mm256_set1_ps(by);
+    int64_t i = 0;
+
+    for (; i + 8 <= n; i += 8)
+        _mm256_storeu_ps(y + i, _mm256_mul_ps(_mm256_loadu_ps(y + i), v));
+    for (; i < n; i++)
+        y[i] *= by;
+}
+
 void kernel_add_avx2(float *y, const float *x, int64_t n)
 {
     int64_t i = 0;
