@@ -34,3 +34,4 @@ if(NOT APPLE) # its linker cannot wrap
     endforeach()
 endif()
 b2_test(test_arch SRC unit/test_arch.c LIBS variant b2_compress m LABELS unit threads)
+b2_test(test_chat SRC unit/test_chat.c LIBS b2_model)
