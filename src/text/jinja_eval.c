@@ -158,6 +158,9 @@ static bool call_method(struct jx *x, const struct jmethod *me, const struct jar
         return jx_fail(x, "NotImplementedError",
                        "%s.%s() is not supported in templates", jv_type_name(me->self),
                        me->name);
+    if (a->n_kw && me->self.type != JT_LOOP && !strstr(me->name, "split"))
+        return jx_fail(x, "TypeError", "%s.%s() takes no keyword arguments",
+                       jv_type_name(me->self), me->name);
     with_self.pos = jx_alloc(x, (size_t)a->n + 1, sizeof *with_self.pos);
     if (!with_self.pos)
         return false;
@@ -271,8 +274,6 @@ static bool eval_cond(struct jx *x, const struct jnode *n, struct jval *out)
 
     if (!jx_eval(x, n->a, &test))
         return false;
-    if (test.type == JT_UNDEF && test.v.u->unsafe)
-        return jv_undef_fail(x, test);
     if (jv_truth(test))
         return jx_eval(x, n->b, out);
     if (n->c)
@@ -306,8 +307,6 @@ static bool eval_logic(struct jx *x, const struct jnode *n, struct jval *out)
 {
     if (!jx_eval(x, n->a, out))
         return false;
-    if (out->type == JT_UNDEF && out->v.u->unsafe)
-        return jv_undef_fail(x, *out);
     return jv_truth(*out) == (n->kind == N_OR) || jx_eval(x, n->b, out);
 }
 
@@ -335,8 +334,6 @@ static bool eval_node(struct jx *x, const struct jnode *n, struct jval *out)
     case N_NOT:
         if (!jx_eval(x, n->a, &a))
             return false;
-        if (a.type == JT_UNDEF && a.v.u->unsafe)
-            return jv_undef_fail(x, a);
         *out = jv_bool(!jv_truth(a));
         return true;
     case N_NEG:

@@ -401,8 +401,6 @@ static bool exec_if(struct jx *x, const struct jnode *n)
         struct jval test = jv_bool(true);
         if (n->a && !jx_eval(x, n->a, &test))
             return false;
-        if (test.type == JT_UNDEF && test.v.u->unsafe)
-            return jv_undef_fail(x, test);
         if (jv_truth(test))
             return jx_exec(x, n->b);
     }

@@ -409,18 +409,12 @@ static bool dotted_name(struct jparser *p, const char **out)
     return *out || jx_nomem(p->x);
 }
 
-/* Unknown names are errors now, or inside an if when they are reached. */
-static bool known(struct jparser *p, const struct jnode *n)
+/* Notes a filter or test that does not exist: an error at the end of parsing, but inside
+ * an if only when it is reached. */
+static void note_unknown(struct jparser *p, const struct jnode *n)
 {
-    bool test = n->kind == N_TEST;
-
-    if (n->fn || p->soft)
-        return true;
-    if (!p->x->rc)
-        p->x->rc =
-            err_set(p->x->err, B2_EFORMAT, "TemplateAssertionError: No %s named '%s'.",
-                    test ? "test" : "filter", n->name);
-    return false;
+    if (!n->fn && !p->soft && !p->unknown)
+        p->unknown = n;
 }
 
 struct jnode *jp_filters(struct jparser *p, struct jnode *value, bool inline_first)
@@ -433,8 +427,7 @@ struct jnode *jp_filters(struct jparser *p, struct jnode *value, bool inline_fir
             return NULL;
         n->a = value;
         n->fn = jinja_filter(n->name);
-        if (!known(p, n))
-            return NULL;
+        note_unknown(p, n);
         value = n;
         inline_first = false;
     }
@@ -454,8 +447,7 @@ static struct jnode *test(struct jparser *p, struct jnode *value)
         return NULL;
     n->a = value;
     n->fn = jinja_test(n->name);
-    if (!known(p, n))
-        return NULL;
+    note_unknown(p, n);
     t = jp_now(p);
     if (t->type == T_LPAREN) {
         if (!call_args(p, &n->b))
@@ -644,18 +636,18 @@ static struct jnode *logical(struct jparser *p, bool is_or)
 struct jnode *jp_expr(struct jparser *p, bool with_cond)
 {
     bool soft = p->soft;
+    const struct jnode *unknown = p->unknown;
 
     if (p->x->depth >= MAX_PARSE_DEPTH) {
         (void)jx_limit(p->x, "nested expressions");
         return NULL;
     }
     p->x->depth++;
-    /* What an "a if b" holds may be unknown until it is reached; whether an "if" comes
-     * is not known yet, so this asks too late rather than too early. */
     struct jnode *n = logical(p, true);
     while (n && with_cond && jp_skip_name(p, "if")) {
         struct jnode *cond = jp_node(p, N_COND, n->line);
         p->soft = true;
+        p->unknown = unknown; /* what stands before the if counts no more */
         if (!cond)
             return NULL;
         cond->b = n;

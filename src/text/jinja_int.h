@@ -391,6 +391,7 @@ struct jparser {
     size_t n, at;
     int loops; /* for break and continue */
     bool soft; /* inside an if: unknown filters are errors only when reached */
+    const struct jnode *unknown; /* the first unknown filter or test elsewhere */
 };
 
 struct jnode *jp_node(struct jparser *p, enum jkind kind, int line);

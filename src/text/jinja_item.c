@@ -196,14 +196,17 @@ bool jv_slice(struct jx *x, struct jval v, const struct jval part[3], struct jva
 
     if (v.type == JT_UNDEF)
         return jv_undef_fail(x, v);
-    bool can = v.type == JT_STR || (v.type == JT_SEQ && v.v.q->kind <= SEQ_RANGE);
+    if (v.type == JT_DICT)
+        return jx_fail(x, "TypeError", "unhashable type: 'slice'");
+    if (v.type != JT_STR && (v.type != JT_SEQ || v.v.q->kind > SEQ_RANGE))
+        return jx_fail(x, "TypeError", "'%s' object is not subscriptable",
+                       jv_type_name(v));
     for (int i = 0; i < 3; i++)
-        can = can && (part[i].type == JT_NONE || part[i].type == JT_INT ||
-                      part[i].type == JT_BOOL);
-    if (!can) { /* TypeError in Python, so the item is just not there */
-        struct jval key;
-        return jv_str(x, &key, "slice", 5) && jv_undef_key(x, out, v, key);
-    }
+        if (part[i].type != JT_NONE && part[i].type != JT_INT &&
+            part[i].type != JT_BOOL)
+            return jx_fail(x, "TypeError",
+                           "slice indices must be integers or None or have an "
+                           "__index__ method");
     if (part[2].type != JT_NONE)
         step = part[2].type == JT_INT ? part[2].v.i : part[2].v.b;
     if (step == 0)

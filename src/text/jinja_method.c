@@ -213,6 +213,8 @@ static bool m_join(struct jx *x, const struct jargs *a, struct jval *out)
     struct jseq *q;
     struct str s = {0};
 
+    if (a->pos[1].type < JT_STR && a->pos[1].type != JT_UNDEF)
+        return jx_fail(x, "TypeError", "can only join an iterable");
     if (!jv_iter(x, a->pos[1], &q))
         return false;
     for (int64_t i = 0; i < q->n; i++) {
@@ -385,7 +387,13 @@ static bool list_find(struct jx *x, const struct jargs *a, bool count, struct jv
         n += same;
     }
     *out = jv_int(n);
-    return count || jx_fail(x, "ValueError", "the value is not in list");
+    if (count)
+        return true;
+    struct str s = {0};
+    if (jv_put_repr(x, &s, a->pos[1]))
+        (void)jx_fail(x, "ValueError", "%s is not in list", str_ok(&s) ? s.data : "it");
+    str_free(&s);
+    return false;
 }
 
 static bool m_list_index(struct jx *x, const struct jargs *a, struct jval *out)

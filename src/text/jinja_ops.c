@@ -327,7 +327,9 @@ static bool zero_division(struct jx *x, bool floats, int op)
         return jx_fail(x, "ZeroDivisionError",
                        floats ? "float division by zero" : "division by zero");
     if (!floats)
-        return jx_fail(x, "ZeroDivisionError", "integer division or modulo by zero");
+        return jx_fail(x, "ZeroDivisionError",
+                       op == T_MOD ? "integer modulo by zero"
+                                   : "integer division or modulo by zero");
     return jx_fail(x, "ZeroDivisionError",
                    op == T_MOD ? "float modulo" : "float floor division by zero");
 }
@@ -649,8 +651,6 @@ bool jv_iter(struct jx *x, struct jval v, struct jseq **out)
                 return false;
         break;
     case JT_UNDEF:
-        if (v.v.u->unsafe)
-            return jv_undef_fail(x, v);
         if (!jv_seq(x, &list, SEQ_LIST, 0))
             return false;
         break;

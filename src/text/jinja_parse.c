@@ -226,14 +226,22 @@ static struct jnode *parse_generation(struct jparser *p, int line)
     return n;
 }
 
+/* Expressions one after the other, as a body without a scope of its own. */
 static struct jnode *parse_print(struct jparser *p, int line)
 {
-    struct jnode *n = jp_node(p, N_OUT, line);
+    struct jnode *n = jp_node(p, N_IF, line), **tail = n ? &n->b : NULL;
 
-    if (!n)
-        return NULL;
-    n->a = jp_tuple(p, true, NULL, false);
-    return n->a && jp_expect(p, T_BLOCK_END) ? n : NULL;
+    while (n && jp_now(p)->type != T_BLOCK_END) {
+        struct jnode *out = jp_node(p, N_OUT, line);
+        if (!out || (n->b && !jp_expect(p, T_COMMA)))
+            return NULL;
+        out->a = jp_expr(p, true);
+        if (!out->a)
+            return NULL;
+        *tail = out;
+        tail = &out->next;
+    }
+    return n && jp_expect(p, T_BLOCK_END) ? n : NULL;
 }
 
 static struct jnode *parse_leave(struct jparser *p, enum jkind kind, int line)
@@ -392,6 +400,9 @@ enum b2_status jinja_parse(struct jinja **out, const char *text, size_t n,
         p.tok = tok;
         t->body = body(&p, NULL);
     }
+    if (!x.rc && p.unknown) /* after all errors of syntax, as Jinja2 compiles last */
+        x.rc = err_set(err, B2_EFORMAT, "TemplateAssertionError: No %s named '%s'.",
+                       p.unknown->kind == N_TEST ? "test" : "filter", p.unknown->name);
     if (x.rc) {
         jinja_free(t);
         return x.rc;

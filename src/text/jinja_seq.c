@@ -405,6 +405,8 @@ static bool f_reverse(struct jx *x, const struct jargs *a, struct jval *out)
 
     if (a->pos[0].type == JT_STR)
         return jv_slice(x, a->pos[0], back, out);
+    if (a->pos[0].type < JT_STR && a->pos[0].type != JT_UNDEF)
+        return jx_fail(x, "FilterArgumentError", "argument must be iterable");
     if (!jv_iter(x, a->pos[0], &q) || !jv_seq(x, out, SEQ_REVERSED, q->n))
         return false;
     for (int64_t i = q->n - 1; i >= 0; i--)

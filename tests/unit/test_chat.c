@@ -99,10 +99,53 @@ static void test_cases(void **state)
     assert_int_equal(n, 288);
 }
 
+/* Messages of syntax errors carry a line here, and those of calls with wrong arguments
+ * are CPython's inner business: of both only the type must agree. */
+static bool type_only(const char *error)
+{
+    return strncmp(error, "TemplateSyntaxError", 19) == 0 || strstr(error, "() ") ||
+           strstr(error, " argument");
+}
+
+static int check_semantics(const cJSON *vars, const cJSON *c)
+{
+    const char *text = str_of(c, "template"), *error = str_of(c, "error");
+    struct b2_err err = {0};
+    char *got = render(text, strlen(text), vars, &err);
+    int bad = 1;
+
+    if (!got && error && type_only(error)) {
+        const char *msg =
+            strncmp(err.msg, "chat template: ", 15) ? err.msg : err.msg + 15;
+        size_t n = strcspn(error, ":");
+        bad = strncmp(msg, error, n) != 0;
+    }
+    if (bad)
+        bad = check(text, "semantics", got, &err, c);
+    mem_free(got);
+    return bad;
+}
+
+static void test_semantics(void **state)
+{
+    cJSON *root = read_json("semantics.json");
+    const cJSON *vars = cJSON_GetObjectItemCaseSensitive(root, "vars"), *c;
+    int bad = 0;
+
+    (void)state;
+    cJSON_ArrayForEach(c, cJSON_GetObjectItemCaseSensitive(root, "cases"))
+    {
+        bad += check_semantics(vars, c);
+    }
+    cJSON_Delete(root);
+    assert_int_equal(bad, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cases),
+        cmocka_unit_test(test_semantics),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
