@@ -3,12 +3,14 @@
  */
 #include "cli/cli.h"
 
+#include "base/clock.h"
 #include "base/cpu.h"
 #include "cli/terminal.h"
 
 #include <cjson/cJSON.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <time.h>
 
 int cli_parse(const struct cmd *cmd, const struct opt *opts, int argc, char **argv,
               int *n_operands)
@@ -122,6 +124,24 @@ int cli_print_json(struct cJSON *json)
 bool cli_write(const char *text, size_t n)
 {
     return fwrite(text, 1, n, stdout) == n && fflush(stdout) == 0;
+}
+
+int64_t cli_local_now(void)
+{
+    time_t now = (time_t)clock_unix_s();
+    const struct tm *l = localtime(&now), *u;
+    struct tm local;
+
+    if (!l)
+        return (int64_t)now;
+    local = *l;
+    u = gmtime(&now);
+    if (!u)
+        return (int64_t)now;
+    int days = local.tm_year != u->tm_year ? (local.tm_year > u->tm_year ? 1 : -1)
+                                           : local.tm_yday - u->tm_yday;
+    return (int64_t)now + days * 86400 + (local.tm_hour - u->tm_hour) * 3600 +
+           (local.tm_min - u->tm_min) * 60;
 }
 
 void cli_on_interrupt(void (*fn)(void *ctx), void *ctx)

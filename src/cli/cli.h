@@ -20,11 +20,13 @@ struct cJSON;
 enum { CLI_DONE = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_INTERRUPTED = 130 };
 
 /* The commands, one per file cmd_NAME.c. */
+int cmd_chat(int argc, char **argv);
 int cmd_compress(int argc, char **argv);
 int cmd_eval(int argc, char **argv);
 int cmd_export(int argc, char **argv);
 int cmd_inspect(int argc, char **argv);
 int cmd_run(int argc, char **argv);
+int cmd_template(int argc, char **argv);
 int cmd_tokenize(int argc, char **argv);
 
 /* Options of every command. Zero is the default of all. */
@@ -97,6 +99,9 @@ int cli_print_json(struct cJSON *json);
 /* Writes result text to stdout at once (streaming). False: nobody reads it any more, or
  * the disk is full; main() reports it, the caller should stop working. */
 bool cli_write(const char *text, size_t n);
+
+/* Seconds since 1970 of the local clock, as templates tell the time. */
+int64_t cli_local_now(void);
 
 /* First Ctrl-C (or SIGTERM) calls fn(ctx) in the signal handler, where only setting a
  * flag is safe; a second one kills. NULL: no handler any more. */

@@ -1,15 +1,18 @@
 /*
- * cmd_run.c - bonsai2 run: one completion of a raw prompt.
+ * cmd_run.c - bonsai2 run: one completion of a raw prompt, or of one chat message.
  */
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "cli/cli.h"
+#include "cli/sampling.h"
+#include "cli/talk.h"
 #include "cli/terminal.h"
 #include "format/hash.h"
 #include "model/generate.h"
 
 #include <cjson/cJSON.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { MAX_PROMPT_BYTES = 64 << 20 };
@@ -18,9 +21,10 @@ enum { MAX_PROMPT_BYTES = 64 << 20 };
 struct run {
     struct cli_common common;
     const char *model_path, *text, *file;
-    int64_t n_predict, ctx, batch, top_k, last_n;
-    double temp, top_p, min_p, repeat, presence, frequency;
-    bool ignore_eos, exact;
+    const char *system;
+    int64_t n_predict, ctx, batch;
+    struct sampling sampling;
+    bool ignore_eos, exact, chat;
     struct opt_list stop;
 
     struct log log;
@@ -29,6 +33,7 @@ struct run {
     struct model *model;
     struct session *session;
     struct sampler *sampler;
+    struct sampler_params params;
     struct tok_ids prompt;
     struct generate_result result;
     char logits_sha256[HASH_HEX];
@@ -49,28 +54,17 @@ static int parse(struct run *r, int argc, char **argv)
         {OPT_STR, 'p', "prompt", "TEXT", &r->text, 0, 0, "Text to continue."},
         {OPT_STR, 'f', "file", "FILE", &r->file, 0, 0,
          "File with the text to continue; - is standard input."},
+        {OPT_FLAG, 0, "chat", NULL, &r->chat, 0, 0,
+         "The text is a user's message: apply the model's chat template."},
+        {OPT_STR, 0, "system", "TEXT", &r->system, 0, 0,
+         "System message before it (with --chat)."},
         {OPT_INT, 'n', "predict", "N", &r->n_predict, 0, 1 << 28,
          "Most tokens to generate; 0: until the context is full. [256]"},
         {OPT_INT, 'c', "ctx", "N", &r->ctx, 1, 1 << 28,
          "Positions of the cache. [prompt and answer]"},
         {OPT_INT, 'b', "batch", "N", &r->batch, 1, 1 << 16,
          "Most prompt tokens per pass. [512]"},
-        {OPT_NUM, 0, "temp", "T", &r->temp, 0, 1000,
-         "Temperature; 0 always takes the most likely token. [0]"},
-        {OPT_INT, 0, "top-k", "K", &r->top_k, 0, INT32_MAX,
-         "Sample among the K most likely; 0: all. [0]"},
-        {OPT_NUM, 0, "top-p", "P", &r->top_p, 0, 1,
-         "Sample among the most likely that add up to P. [1]"},
-        {OPT_NUM, 0, "min-p", "P", &r->min_p, 0, 1,
-         "Leave out tokens less likely than P times the best. [0]"},
-        {OPT_NUM, 0, "repeat-penalty", "X", &r->repeat, 0.001, 1000,
-         "Divides the logits of recent tokens; 1: off. [1]"},
-        {OPT_NUM, 0, "presence-penalty", "X", &r->presence, -1000, 1000,
-         "Subtracted from the logit of each recent token. [0]"},
-        {OPT_NUM, 0, "frequency-penalty", "X", &r->frequency, -1000, 1000,
-         "Subtracted as often as the token came. [0]"},
-        {OPT_INT, 0, "penalty-last-n", "N", &r->last_n, -1, 1 << 24,
-         "Recent tokens that penalties look at; -1: all. [64]"},
+        SAMPLING_OPTS(&r->sampling, "0; with --chat what the model advises"),
         {OPT_LIST, 0, "stop", "TEXT", &r->stop, 0, 0,
          "End before this text; may be repeated."},
         {OPT_FLAG, 0, "ignore-eos", NULL, &r->ignore_eos, 0, 0,
@@ -91,10 +85,30 @@ static int parse(struct run *r, int argc, char **argv)
     if (!r->text && !r->file && terminal_stdin_is_tty())
         return cli_usage_error(&command, "a prompt is missing: -p TEXT, -f FILE or "
                                          "standard input");
+    if (r->system && !r->chat)
+        return cli_usage_error(&command, "--system needs --chat");
     for (int i = 0; i < r->stop.n; i++)
         if (r->stop.item[i][0] == '\0')
             return cli_usage_error(&command, "--stop with an empty text");
     return OPT_RUN;
+}
+
+/* The prompt of a conversation of one message; the template writes its begin token. */
+static enum b2_status apply_template(struct run *r, const char *text,
+                                     struct b2_err *err)
+{
+    struct talk *t = NULL;
+    enum b2_status rc =
+        talk_new(&t, modelfile_meta(r->model->mf), NULL, r->model->tok, err);
+
+    if (rc == B2_OK && r->system)
+        rc = talk_set_system(t, r->system, err);
+    if (rc == B2_OK)
+        rc = talk_add(t, "user", text, err);
+    if (rc == B2_OK)
+        rc = talk_prompt(t, &r->prompt, err);
+    talk_free(t);
+    return rc;
 }
 
 static enum b2_status read_prompt(struct run *r, struct b2_err *err)
@@ -108,7 +122,9 @@ static enum b2_status read_prompt(struct run *r, struct b2_err *err)
         rc = file_read_all(&owned, &n, r->file ? r->file : "-", MAX_PROMPT_BYTES, err);
         text = owned;
     }
-    if (rc == B2_OK)
+    if (rc == B2_OK && r->chat)
+        rc = apply_template(r, text, err);
+    else if (rc == B2_OK)
         rc = tok_encode(r->model->tok, text, n, TOK_SPECIAL | TOK_ADD_BOS, &r->prompt,
                         err);
     mem_free(owned);
@@ -132,17 +148,6 @@ static enum b2_status prepare(struct run *r, struct b2_err *err)
     const struct model_params mp = {.log = &r->log};
     struct backend_config cfg = {.exact = r->exact, .log = &r->log};
     struct session_params sp = {.batch = r->batch, .mem_limit = r->common.mem_limit};
-    const struct sampler_params smp = {
-        .temperature = (float)r->temp,
-        .top_k = r->top_k,
-        .top_p = (float)r->top_p,
-        .min_p = (float)r->min_p,
-        .repeat_penalty = (float)r->repeat,
-        .presence_penalty = (float)r->presence,
-        .frequency_penalty = (float)r->frequency,
-        .penalty_last_n = r->last_n,
-        .seed = (uint64_t)r->common.seed,
-    };
     enum b2_status rc = cli_cpu(&cfg.cpu, &r->common, err);
 
     if (rc == B2_OK)
@@ -159,8 +164,10 @@ static enum b2_status prepare(struct run *r, struct b2_err *err)
     sp.ctx = choose_ctx(r);
     if (rc == B2_OK)
         rc = session_new(&r->session, r->model, r->be, &sp, err);
+    r->params = sampling_resolve(&r->sampling, modelfile_meta(r->model->mf), r->chat,
+                                 &r->common);
     if (rc == B2_OK)
-        rc = sampler_new(&r->sampler, &smp, r->model->hp.vocab, err);
+        rc = sampler_new(&r->sampler, &r->params, r->model->hp.vocab, err);
     return rc;
 }
 
@@ -243,6 +250,27 @@ static void add_ids(cJSON *o, const char *key, const struct tok_ids *ids)
         cJSON_AddItemToArray(array, cJSON_CreateNumber(ids->id[i]));
 }
 
+/* A float as the shortest double that it stands for: 0.1, not 0.100000001. */
+static double plain(float f)
+{
+    char word[32];
+
+    (void)snprintf(word, sizeof word, "%.7g", (double)f);
+    return strtod(word, NULL);
+}
+
+static void add_sampling(cJSON *o, const struct sampler_params *p)
+{
+    cJSON_AddNumberToObject(o, "temperature", plain(p->temperature));
+    cJSON_AddNumberToObject(o, "top_k", (double)p->top_k);
+    cJSON_AddNumberToObject(o, "top_p", plain(p->top_p));
+    cJSON_AddNumberToObject(o, "min_p", plain(p->min_p));
+    cJSON_AddNumberToObject(o, "repeat_penalty", plain(p->repeat_penalty));
+    cJSON_AddNumberToObject(o, "presence_penalty", plain(p->presence_penalty));
+    cJSON_AddNumberToObject(o, "frequency_penalty", plain(p->frequency_penalty));
+    cJSON_AddNumberToObject(o, "penalty_last_n", (double)p->penalty_last_n);
+}
+
 static cJSON *result_json(const struct run *r)
 {
     const struct generate_result *g = &r->result;
@@ -271,14 +299,7 @@ static cJSON *result_json(const struct run *r)
     cJSON_AddBoolToObject(o, "exact", r->exact);
     cJSON_AddNumberToObject(o, "ctx", (double)session_ctx(r->session));
     cJSON_AddNumberToObject(o, "batch", (double)session_batch(r->session));
-    cJSON_AddNumberToObject(o, "temperature", r->temp);
-    cJSON_AddNumberToObject(o, "top_k", (double)r->top_k);
-    cJSON_AddNumberToObject(o, "top_p", r->top_p);
-    cJSON_AddNumberToObject(o, "min_p", r->min_p);
-    cJSON_AddNumberToObject(o, "repeat_penalty", r->repeat);
-    cJSON_AddNumberToObject(o, "presence_penalty", r->presence);
-    cJSON_AddNumberToObject(o, "frequency_penalty", r->frequency);
-    cJSON_AddNumberToObject(o, "penalty_last_n", (double)r->last_n);
+    add_sampling(o, &r->params);
     return o;
 }
 
@@ -327,7 +348,7 @@ static void free_all(struct run *r)
 
 int cmd_run(int argc, char **argv)
 {
-    struct run r = {.n_predict = 256, .last_n = 64, .top_p = 1, .repeat = 1};
+    struct run r = {.n_predict = 256, .sampling = SAMPLING_INIT};
     struct b2_err err = {0};
     int code = parse(&r, argc, argv);
 

@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "cli/cli.h"
-#include "format/hf_tokenizer.h"
+#include "cli/folder.h"
 #include "format/modelfile.h"
 #include "model/vocab.h"
 #include "text/utf8.h"
@@ -15,8 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_TEXT_BYTES = 256 << 20, MAX_JSON_BYTES = 256 << 20, MAX_OPERANDS = 1 << 20 };
-static const size_t max_meta_bytes = (size_t)1 << 30;
+enum { MAX_TEXT_BYTES = 256 << 20, MAX_OPERANDS = 1 << 20 };
 
 /* What the words say, and what is made from them. */
 struct tokenize {
@@ -81,55 +80,15 @@ static int parse(struct tokenize *k, int argc, char **argv, int *n_operands)
 
 /* ---- the tokenizer ---- */
 
-static enum b2_status read_in_folder(char **out, size_t *n, const char *folder,
-                                     const char *name, struct b2_err *err)
-{
-    struct str path = {0};
-
-    str_printf(&path, "%s/%s", folder, name);
-    enum b2_status rc = str_ok(&path)
-                            ? file_read_all(out, n, path.data, MAX_JSON_BYTES, err)
-                            : err_set(err, B2_ENOMEM, "out of memory");
-    str_free(&path);
-    return rc;
-}
-
-/* A folder is read for its tokenizer alone: weights and config need not be there. */
-static enum b2_status open_folder(struct tokenize *k, struct b2_err *err)
-{
-    char *json = NULL, *config = NULL;
-    size_t n = 0, n_config = 0;
-    enum b2_status rc = read_in_folder(&json, &n, k->model_path, "tokenizer.json", err);
-
-    if (!rc) {
-        rc = read_in_folder(&config, &n_config, k->model_path, "tokenizer_config.json",
-                            err);
-        if (rc == B2_ENOTFOUND)
-            rc = B2_OK; /* then the post-processor alone decides on begin tokens */
-    }
-    if (!rc) {
-        k->meta = meta_new(max_meta_bytes);
-        if (!k->meta)
-            rc = err_set(err, B2_ENOMEM, "out of memory");
-    }
-    if (!rc)
-        rc = hf_tokenizer_meta(k->meta, json, n, config, n_config, 0, err);
-    mem_free(json);
-    mem_free(config);
-    return rc;
-}
-
 static enum b2_status open_tokenizer(struct tokenize *k, struct b2_err *err)
 {
     struct log log = cli_log(&k->common);
     const struct meta *meta;
 
     if (file_is_dir(k->model_path)) {
-        enum b2_status rc = open_folder(k, err);
-        if (rc) {
-            err_wrap(err, "%s", k->model_path);
+        enum b2_status rc = folder_tokenizer(&k->meta, k->model_path, err);
+        if (rc)
             return rc;
-        }
         meta = k->meta;
     } else {
         enum b2_status rc = modelfile_open(&k->file, k->model_path, &log, err);

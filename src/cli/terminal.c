@@ -109,3 +109,23 @@ bool terminal_interrupted(void)
 {
     return n_signals != 0;
 }
+
+void terminal_on_ctrl_c(void (*fn)(void *ctx), void *ctx, bool ignore)
+{
+    struct sigaction sa = {.sa_handler = fn       ? handle
+                                         : ignore ? SIG_IGN
+                                                  : SIG_DFL,
+                           .sa_flags = SA_RESTART};
+    sigset_t interrupt, old;
+
+    sigemptyset(&sa.sa_mask);
+    sigemptyset(&interrupt);
+    sigaddset(&interrupt, SIGINT);
+    sigprocmask(SIG_BLOCK, &interrupt, &old);
+    on_signal = fn;
+    on_signal_ctx = ctx;
+    if (fn)
+        n_signals = 0;
+    sigaction(SIGINT, &sa, NULL);
+    sigprocmask(SIG_SETMASK, &old, NULL);
+}

@@ -1,7 +1,7 @@
 /*
  * terminal.h - the terminal and its signals.
  *
- * The only file of cli/ that calls the operating system.
+ * terminal*.c are the only files of cli/ that call the operating system.
  */
 #ifndef CLI_TERMINAL_H
 #define CLI_TERMINAL_H
@@ -34,5 +34,24 @@ void terminal_explain_bus_errors(void);
  * setting flags is safe; the second one kills. fn == NULL: back to dying at once. */
 void terminal_on_interrupt(void (*fn)(void *ctx), void *ctx);
 bool terminal_interrupted(void); /* has there been one? */
+
+/* For a program that goes on after Ctrl-C: every one of them calls fn(ctx) in the signal
+ * handler. fn == NULL: Ctrl-C ends the program again, or with ignore does nothing. */
+void terminal_on_ctrl_c(void (*fn)(void *ctx), void *ctx, bool ignore);
+
+/* ---- terminal_line.c: keys one by one ---- */
+
+/* Keys come as bytes, unechoed, Ctrl-C too. False: standard input is no terminal. The
+ * terminal gets its settings back from terminal_keys_end. */
+bool terminal_keys_begin(void);
+void terminal_keys_end(void);
+
+enum { TERMINAL_EOF = -1, TERMINAL_TIMEOUT = -2 };
+
+/* The next byte, 0..255; waits at most wait_ms, -1: as long as it takes. */
+int terminal_key(int wait_ms);
+/* A byte has come that terminal_key can give at once? */
+bool terminal_key_waits(void);
+int terminal_columns(void); /* of standard output; 80 when it does not tell */
 
 #endif

@@ -81,6 +81,11 @@ enum b2_status hf_tokenizer_config_meta(struct meta *m, const char *json, size_t
 enum b2_status hf_token_ids_meta(struct meta *m, const char *json, size_t n,
                                  const char *file, struct b2_err *err) NODISCARD;
 
+/* Adds what generation_config.json says of sampling as general.sampling.{temp, top_k,
+ * top_p, min_p, penalty_repeat}, the keys that llama.cpp's converter writes. */
+enum b2_status hf_sampling_meta(struct meta *m, const char *json, size_t n,
+                                struct b2_err *err) NODISCARD;
+
 /* Windows, caps and the scale of attention; part of hf_config_meta. */
 struct cJSON;
 enum b2_status hf_attention_meta(struct meta *m, const struct hf_model *model,

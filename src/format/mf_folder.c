@@ -182,6 +182,8 @@ static enum b2_status open_tokenizer(struct folder *f, struct b2_err *err)
     if (rc == B2_OK && gen.data)
         rc = hf_token_ids_meta(mf->meta, (const char *)gen.data, gen.size,
                                "generation_config.json", err);
+    if (rc == B2_OK && gen.data)
+        rc = hf_sampling_meta(mf->meta, (const char *)gen.data, gen.size, err);
     if (rc == B2_OK && (!meta_find(mf->meta, "tokenizer.ggml.eos_token_id") ||
                         !meta_find(mf->meta, "tokenizer.ggml.bos_token_id")))
         rc = hf_token_ids_meta(mf->meta, (const char *)mf->parts[0].map.data,

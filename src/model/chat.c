@@ -66,9 +66,10 @@ void chat_free(struct chat *c)
     mem_free(c);
 }
 
-/* The text of the token that an id key names; NULL: none. */
-static const char *token_text(const struct meta *m, const char *key)
+const char *chat_token(const struct meta *m, const char *which)
 {
+    const char *key = strcmp(which, "bos") == 0 ? "tokenizer.ggml.bos_token_id"
+                                                : "tokenizer.ggml.eos_token_id";
     const struct meta_str *tokens;
     uint64_t n;
     uint32_t id;
@@ -99,9 +100,8 @@ enum b2_status chat_new(struct chat **out, const struct meta *m, const char *nam
                        "the model has no chat template%s%s: it may be a base model; a "
                        "template can be given with --template",
                        name ? " named " : "", name ? name : "");
-    return chat_new_text(out, text, strlen(text),
-                         token_text(m, "tokenizer.ggml.bos_token_id"),
-                         token_text(m, "tokenizer.ggml.eos_token_id"), err);
+    return chat_new_text(out, text, strlen(text), chat_token(m, "bos"),
+                         chat_token(m, "eos"), err);
 }
 
 /* ---- JSON as values ---- */

@@ -32,6 +32,9 @@ void chat_free(struct chat *c); /* NULL is fine */
 enum b2_status chat_set_tokens(struct chat *c, const char *bos, const char *eos,
                                struct b2_err *err) NODISCARD;
 
+/* The text of a token of the model's keys: which is "bos" or "eos". NULL: none. */
+const char *chat_token(const struct meta *m, const char *which);
+
 /* Appends the prompt to out. request: a JSON object; now_s: seconds since 1970 of the
  * local clock, for strftime_now. B2_EARG: not an object, or the template raised an error
  * ("TYPE: message"). B2_EUNSUP: over a limit. B2_ENOMEM. */

@@ -19,6 +19,11 @@ bool utf8_valid(const char *s, size_t n);
  * at the end that later bytes could complete. */
 size_t utf8_complete(const char *s, size_t n);
 
+/* Bytes of the first character as a reader sees it (a grapheme cluster: a letter with
+ * its accents, a flag, a family of emoji) of n > 0 bytes; *width: columns that a terminal
+ * gives it, 0..2. Control characters have 0. */
+size_t utf8_cluster(const char *s, size_t n, int *width);
+
 /* The 25 code points with the Unicode property White_Space (`\s` of the patterns). */
 bool utf8_is_space(uint32_t cp);
 

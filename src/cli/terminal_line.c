@@ -1,0 +1,78 @@
+/*
+ * terminal_line.c - a terminal that gives every key at once.
+ */
+#define _DEFAULT_SOURCE /* struct winsize */
+#include "cli/terminal.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+#include <unistd.h>
+
+/* What the terminal was before; a process has one terminal, so one of these. */
+static struct termios saved;
+static bool is_saved;
+
+bool terminal_keys_begin(void)
+{
+    struct termios raw;
+
+    if (is_saved)
+        return true;
+    if (tcgetattr(STDIN_FILENO, &saved) != 0)
+        return false;
+    raw = saved;
+    raw.c_iflag &= ~(tcflag_t)(ICRNL | IXON | INLCR | IGNCR | ISTRIP);
+    raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO | ISIG | IEXTEN);
+    raw.c_cc[VMIN] = 1;
+    raw.c_cc[VTIME] = 0;
+    if (tcsetattr(STDIN_FILENO, TCSADRAIN, &raw) != 0)
+        return false;
+    is_saved = true;
+    return true;
+}
+
+void terminal_keys_end(void)
+{
+    if (is_saved)
+        tcsetattr(STDIN_FILENO, TCSADRAIN, &saved);
+    is_saved = false;
+}
+
+int terminal_key(int wait_ms)
+{
+    struct pollfd p = {.fd = STDIN_FILENO, .events = POLLIN};
+    unsigned char c;
+
+    for (;;) {
+        int ready = poll(&p, 1, wait_ms);
+        if (ready == 0)
+            return TERMINAL_TIMEOUT;
+        if (ready > 0) {
+            ssize_t n = read(STDIN_FILENO, &c, 1);
+            if (n == 1)
+                return c;
+            if (n == 0)
+                return TERMINAL_EOF;
+        }
+        if (errno != EINTR)
+            return TERMINAL_EOF;
+    }
+}
+
+bool terminal_key_waits(void)
+{
+    struct pollfd p = {.fd = STDIN_FILENO, .events = POLLIN};
+
+    return poll(&p, 1, 0) > 0;
+}
+
+int terminal_columns(void)
+{
+    struct winsize w;
+
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) != 0 || w.ws_col < 2)
+        return 80;
+    return w.ws_col;
+}
