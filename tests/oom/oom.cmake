@@ -7,7 +7,7 @@ set(B2_OOM_TESTS
     test_dtype test_quant_basic test_quant_k test_quant_plain test_ternary
     test_meta test_gguf_read test_gguf_refuse test_gguf_write test_safetensors
     test_modelfile test_hf
-    test_utf8 test_tok_bpe test_tok_spm test_hf_tokenizer
+    test_utf8 test_jinja test_tok_bpe test_tok_spm test_hf_tokenizer
     test_hparams test_weights test_session test_sampler test_plan
     test_textset test_logprob test_divergence
     test_recipe test_ternarise test_fit test_budget test_convert test_hf_write
