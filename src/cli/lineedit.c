@@ -338,37 +338,38 @@ static bool goes_on(struct lineedit *ed)
     return true;
 }
 
-/* Takes one key. True: the text is done, or *end says why not. */
-static bool take_key(struct lineedit *ed, int c, enum lineedit_result *end)
+/* Keys that move the cursor. False: another key. */
+static bool move_key(struct lineedit *ed, int c)
 {
-    *end = LINE_OK;
-    if (c == TERMINAL_EOF || (c == CTRL_D && ed->n == 0)) {
-        *end = LINE_END;
-        return true;
-    }
-    if (ed->pasting && (c == ENTER || c == '\n' || c == TAB)) {
-        insert(ed, c == TAB ? "\t" : "\n", 1);
-        return false;
-    }
     switch (c) {
-    case ENTER:
-    case '\n':
-        return !goes_on(ed);
-    case CTRL_C:
-        *end = LINE_INTERRUPT;
-        return true;
     case CTRL_A:
         ed->at = line_start(ed, ed->at);
-        break;
+        return true;
     case CTRL_E:
         ed->at = line_end(ed, ed->at);
-        break;
+        return true;
     case CTRL_B:
         ed->at = before(ed, ed->at);
-        break;
+        return true;
     case CTRL_F:
         ed->at = behind(ed, ed->at);
-        break;
+        return true;
+    case CTRL_P:
+    case CTRL_N:
+        move_line(ed, c == CTRL_P ? -1 : 1);
+        return true;
+    case ESCAPE:
+        escape(ed);
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* Keys that change the text, and what is typed. */
+static void edit_key(struct lineedit *ed, int c)
+{
+    switch (c) {
     case CTRL_D:
         erase(ed, ed->at, behind(ed, ed->at));
         break;
@@ -385,16 +386,9 @@ static bool take_key(struct lineedit *ed, int c, enum lineedit_result *end)
     case CTRL_W:
         erase(ed, word_before(ed, ed->at), ed->at);
         break;
-    case CTRL_P:
-    case CTRL_N:
-        move_line(ed, c == CTRL_P ? -1 : 1);
-        break;
     case CTRL_L:
         (void)cli_write("\033[H\033[2J", 7);
         ed->row = 0;
-        break;
-    case ESCAPE:
-        escape(ed);
         break;
     case TAB:
         insert(ed, "\t", 1);
@@ -403,6 +397,27 @@ static bool take_key(struct lineedit *ed, int c, enum lineedit_result *end)
         if (c >= 0x20)
             type(ed, c);
         break;
+    }
+}
+
+/* Takes one key. True: the text is done, or *end says why not. */
+static bool take_key(struct lineedit *ed, int c, enum lineedit_result *end)
+{
+    *end = LINE_OK;
+    if (c == TERMINAL_EOF || (c == CTRL_D && ed->n == 0)) {
+        *end = LINE_END;
+        return true;
+    }
+    if (c == CTRL_C) {
+        *end = LINE_INTERRUPT;
+        return true;
+    }
+    if (c == ENTER || c == '\n') {
+        if (!ed->pasting)
+            return !goes_on(ed);
+        insert(ed, "\n", 1);
+    } else if (!move_key(ed, c)) {
+        edit_key(ed, c);
     }
     return false;
 }

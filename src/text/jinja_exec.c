@@ -430,7 +430,7 @@ static bool exec_node(struct jx *x, const struct jnode *n)
     case N_WITH:
         return exec_with(x, n);
     default:
-        x->break_or_continue = n->kind;
+        x->break_or_continue = (int)n->kind;
         return true;
     }
 }

@@ -305,44 +305,45 @@ static const char *const month_names[] = {
     "January", "February", "March",     "April",   "May",      "June",
     "July",    "August",   "September", "October", "November", "December"};
 
+/* The letters that are numbers: value, digits and what fills them. */
+static bool put_date_number(struct str *s, const struct date *d, char c)
+{
+    const struct {
+        char c;
+        int value, digits;
+    } rows[] = {
+        {'y', (int)(d->year % 100), 2},
+        {'m', d->month, 2},
+        {'d', d->day, 2},
+        {'H', d->hour, 2},
+        {'I', d->hour % 12 ? d->hour % 12 : 12, 2},
+        {'M', d->minute, 2},
+        {'S', d->second, 2},
+        {'f', 0, 6}, /* datetime's microseconds */
+        {'j', d->year_day, 3},
+        {'w', d->week_day, 1},
+        {'u', d->week_day ? d->week_day : 7, 1},
+    };
+
+    for (size_t i = 0; i < countof(rows); i++)
+        if (rows[i].c == c) {
+            str_printf(s, "%0*d", rows[i].digits, rows[i].value);
+            return true;
+        }
+    return false;
+}
+
 /* One letter of the C locale's strftime; unknown ones stay as they are. */
 static void put_date(struct str *s, const struct date *d, char c)
 {
-    int h12 = d->hour % 12 ? d->hour % 12 : 12;
-
+    if (put_date_number(s, d, c))
+        return;
     switch (c) {
     case 'Y':
         str_printf(s, "%lld", (long long)d->year);
         break;
-    case 'y':
-        str_printf(s, "%02d", (int)(d->year % 100));
-        break;
-    case 'm':
-        str_printf(s, "%02d", d->month);
-        break;
-    case 'd':
-        str_printf(s, "%02d", d->day);
-        break;
     case 'e':
         str_printf(s, "%2d", d->day);
-        break;
-    case 'H':
-        str_printf(s, "%02d", d->hour);
-        break;
-    case 'I':
-        str_printf(s, "%02d", h12);
-        break;
-    case 'M':
-        str_printf(s, "%02d", d->minute);
-        break;
-    case 'S':
-        str_printf(s, "%02d", d->second);
-        break;
-    case 'f': /* datetime's microseconds */
-        str_put(s, "000000");
-        break;
-    case 'j':
-        str_printf(s, "%03d", d->year_day);
         break;
     case 'p':
         str_put(s, d->hour < 12 ? "AM" : "PM");
@@ -360,17 +361,9 @@ static void put_date(struct str *s, const struct date *d, char c)
     case 'h':
         str_printf(s, "%.3s", month_names[d->month - 1]);
         break;
-    case 'w':
-        str_printf(s, "%d", d->week_day);
-        break;
-    case 'u':
-        str_printf(s, "%d", d->week_day ? d->week_day : 7);
-        break;
     case 'n':
-        str_put(s, "\n");
-        break;
     case 't':
-        str_put(s, "\t");
+        str_put(s, c == 'n' ? "\n" : "\t");
         break;
     case 'z':
     case 'Z': /* datetime.now() knows no zone */

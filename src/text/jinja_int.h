@@ -305,11 +305,13 @@ bool jv_equal(struct jx *x, struct jval a, struct jval b, bool *out);
 bool jv_order(struct jx *x, struct jval a, struct jval b, const char *op, int *out);
 bool jv_contains(struct jx *x, struct jval box, struct jval item, bool *out);
 bool jv_compare(struct jx *x, int op, struct jval a, struct jval b, bool *out);
-bool jv_binary(struct jx *x, int op, struct jval a, struct jval b, struct jval *out);
-bool jv_negate(struct jx *x, struct jval a, bool plus, struct jval *out);
 bool jv_len(struct jx *x, struct jval v, int64_t *out); /* TypeError without a length */
 /* What iterating gives; a generator is used up. Not to be changed: may be the value. */
 bool jv_iter(struct jx *x, struct jval v, struct jseq **out);
+
+/* jinja_arith.c: + - * / // % ** */
+bool jv_binary(struct jx *x, int op, struct jval a, struct jval b, struct jval *out);
+bool jv_negate(struct jx *x, struct jval a, bool plus, struct jval *out);
 
 /* jinja_item.c: parts of values */
 bool jv_attr(struct jx *x, struct jval v, struct jval name, struct jval *out);
@@ -397,12 +399,19 @@ struct jparser {
 struct jnode *jp_node(struct jparser *p, enum jkind kind, int line);
 const struct jtoken *jp_now(const struct jparser *p);
 const struct jtoken *jp_look(const struct jparser *p); /* the one after */
+void jp_next(struct jparser *p);
 bool jp_skip(struct jparser *p, enum jtok type);
 bool jp_skip_name(struct jparser *p, const char *name);
 bool jp_is_name(const struct jparser *p, const char *name);
 bool jp_expect(struct jparser *p, enum jtok type);
 bool jp_name(struct jparser *p, const char **out);
 const char *jp_describe(const struct jtoken *t);
+/* A node with a name, which is its value as a string too. */
+struct jnode *jp_named(struct jparser *p, enum jkind kind, const char *name,
+                       struct jnode *a, int line);
+struct jnode *jp_primary(struct jparser *p, bool with_ns);
+struct jnode *jp_postfix(struct jparser *p, struct jnode *n);
+struct jnode *jp_filters_and_tests(struct jparser *p, struct jnode *n);
 struct jnode *jp_expr(struct jparser *p, bool with_cond);
 /* end: a name that ends it too ("in", "recursive"), or NULL */
 struct jnode *jp_tuple(struct jparser *p, bool with_cond, const char *end, bool parens);

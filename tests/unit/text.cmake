@@ -14,7 +14,8 @@ foreach(part 1 2 3)
 endforeach()
 b2_test(test_hf_tokenizer SRC unit/test_hf_tokenizer.c LIBS b2_model)
 
-b2_test(test_jinja SRC unit/test_jinja.c LIBS b2_text TIMEOUT 120)
+b2_test(test_jinja SRC unit/test_jinja.c LIBS b2_text)
+b2_test(test_jinja_limits SRC unit/test_jinja_limits.c LIBS b2_text TIMEOUT 120)
 
 # The command, seen from outside.
 find_package(Python3 COMPONENTS Interpreter)
