@@ -248,8 +248,7 @@ bool jv_binary(struct jx *x, int op, struct jval a, struct jval b, struct jval *
     if (a.type == JT_UNDEF || b.type == JT_UNDEF)
         return jv_undef_fail(x, a.type == JT_UNDEF ? a : b);
     if (is_int(a) && is_int(b))
-        return int_op(x, op, a.type == JT_INT ? a.v.i : a.v.b,
-                      b.type == JT_INT ? b.v.i : b.v.b, out);
+        return int_op(x, op, jv_as_int(a), jv_as_int(b), out);
     if (jv_is_num(a) && jv_is_num(b))
         return float_op(x, op, jv_num(a), jv_num(b), out);
     if (op == T_ADD)
@@ -260,7 +259,7 @@ bool jv_binary(struct jx *x, int op, struct jval a, struct jval b, struct jval *
             return jx_fail(x, "TypeError",
                            "can't multiply sequence by non-int of type '%s'",
                            jv_type_name(n));
-        return repeat(x, box, n.type == JT_INT ? n.v.i : n.v.b, out);
+        return repeat(x, box, jv_as_int(n), out);
     }
     return jx_fail(x, "TypeError", "unsupported operand type(s) for %s: '%s' and '%s'",
                    sign[op], jv_type_name(a), jv_type_name(b));
@@ -268,7 +267,7 @@ bool jv_binary(struct jx *x, int op, struct jval a, struct jval b, struct jval *
 
 bool jv_negate(struct jx *x, struct jval a, bool plus, struct jval *out)
 {
-    int64_t i = a.type == JT_BOOL ? a.v.b : a.v.i;
+    int64_t i = jv_as_int(a);
 
     if (a.type == JT_UNDEF)
         return jv_undef_fail(x, a);

@@ -66,7 +66,7 @@ static bool put_int(struct jx *x, struct str *s, const struct spec *p, struct jv
 {
     char buf[64],
         conv = p->conv == 'd' || p->conv == 'i' || p->conv == 'u' ? 'd' : p->conv;
-    int64_t i = v.type == JT_INT ? v.v.i : v.v.b;
+    int64_t i = jv_as_int(v);
     int n;
 
     if (v.type == JT_FLOAT && conv == 'd' && fabs(v.v.f) < 9.2e18)

@@ -292,9 +292,10 @@ bool jdict_find(struct jx *x, const struct jdict *d, struct jval key,
                 struct jval **out);
 bool jv_hashable(struct jx *x, struct jval v, bool *out);
 struct jval *jdict_find_str(const struct jdict *d, const char *key, size_t n);
-bool jv_is_num(struct jval v);  /* bool, int or float */
-double jv_num(struct jval v);   /* of those */
-bool jv_is_iter(struct jval v); /* a generator or a reversed list */
+bool jv_is_num(struct jval v);    /* bool, int or float */
+int64_t jv_as_int(struct jval v); /* of an int or a bool, 0 of all else */
+double jv_num(struct jval v);     /* of those */
+bool jv_is_iter(struct jval v);   /* a generator or a reversed list */
 
 /* jinja_ops.c: what operators do */
 const char *jv_type_name(struct jval v); /* Python's: "str", "NoneType" */

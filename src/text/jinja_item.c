@@ -89,7 +89,7 @@ static bool subscript(struct jx *x, struct jval v, struct jval key, struct jval 
     int64_t i;
     struct jval *item = NULL;
     bool is_index = key.type == JT_INT || key.type == JT_BOOL;
-    int64_t k = key.type == JT_INT ? key.v.i : key.v.b;
+    int64_t k = jv_as_int(key);
 
     *found = false;
     if (v.type == JT_DICT) {
@@ -153,7 +153,7 @@ static int64_t clip(struct jval v, int64_t def, int64_t n, int64_t step)
 
     if (v.type == JT_NONE)
         return def;
-    i = v.type == JT_INT ? v.v.i : v.v.b;
+    i = jv_as_int(v);
     if (i < 0)
         i = i < -n ? low : i + n;
     return i < low ? low : i > high ? high : i;
@@ -208,7 +208,7 @@ bool jv_slice(struct jx *x, struct jval v, const struct jval part[3], struct jva
                            "slice indices must be integers or None or have an "
                            "__index__ method");
     if (part[2].type != JT_NONE)
-        step = part[2].type == JT_INT ? part[2].v.i : part[2].v.b;
+        step = jv_as_int(part[2]);
     if (step == 0)
         return jx_fail(x, "ValueError", "slice step cannot be zero");
     n = v.type == JT_STR ? (int64_t)v.v.s->chars : v.v.q->n;

@@ -148,8 +148,7 @@ bool jv_equal(struct jx *x, struct jval a, struct jval b, bool *out)
     *out = false;
     if (jv_is_num(a) && jv_is_num(b)) {
         *out = a.type != JT_FLOAT && b.type != JT_FLOAT
-                   ? (a.type == JT_INT ? a.v.i : a.v.b) ==
-                         (b.type == JT_INT ? b.v.i : b.v.b)
+                   ? (jv_as_int(a)) == (jv_as_int(b))
                    : jv_num(a) == jv_num(b);
         return true;
     }
@@ -203,8 +202,8 @@ bool jv_order(struct jx *x, struct jval a, struct jval b, const char *op, int *o
         return jv_undef_fail(x, a.type == JT_UNDEF ? a : b);
     if (jv_is_num(a) && jv_is_num(b)) {
         if (a.type != JT_FLOAT && b.type != JT_FLOAT) {
-            int64_t i = a.type == JT_INT ? a.v.i : a.v.b;
-            int64_t k = b.type == JT_INT ? b.v.i : b.v.b;
+            int64_t i = jv_as_int(a);
+            int64_t k = jv_as_int(b);
             *out = (i > k) - (i < k);
             return true;
         }

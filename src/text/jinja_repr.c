@@ -439,7 +439,7 @@ static bool set_indent(struct dump *d, struct jval v)
     if (v.type == JT_STR) {
         d->indent = v.v.s->data;
     } else if (v.type == JT_INT || v.type == JT_BOOL) {
-        int64_t n = v.type == JT_INT ? v.v.i : v.v.b;
+        int64_t n = jv_as_int(v);
         n = n < 0 ? 0 : n < (int64_t)sizeof spaces ? n : (int64_t)sizeof spaces - 1;
         d->indent = spaces + sizeof spaces - 1 - n;
     } else if (v.type != JT_NONE && jarg_given(v)) {

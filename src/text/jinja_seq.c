@@ -12,7 +12,7 @@ bool jarg_int(struct jx *x, struct jval v, int64_t def, int64_t *out)
 {
     *out = def;
     if (v.type == JT_INT || v.type == JT_BOOL)
-        *out = v.type == JT_INT ? v.v.i : v.v.b;
+        *out = jv_as_int(v);
     else if (jarg_given(v))
         return v.type == JT_UNDEF
                    ? jv_undef_fail(x, v)

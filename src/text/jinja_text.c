@@ -334,7 +334,7 @@ static bool f_int(struct jx *x, const struct jargs *a, struct jval *out)
         return jv_undef_fail(x, v);
     *out = jarg_given(a->pos[1]) ? a->pos[1] : jv_int(0);
     if (v.type == JT_INT || v.type == JT_BOOL)
-        *out = jv_int(v.type == JT_INT ? v.v.i : v.v.b);
+        *out = jv_int(jv_as_int(v));
     else if (v.type == JT_FLOAT)
         (void)float_to_int(v.v.f, out);
     else if (v.type == JT_STR && parse_int(v.v.s, base, &i))
@@ -403,7 +403,7 @@ static bool f_round(struct jx *x, const struct jargs *a, struct jval *out)
         return true;
     }
     if (v.type != JT_FLOAT && prec >= 0) {
-        *out = jv_int(v.type == JT_INT ? v.v.i : v.v.b);
+        *out = jv_int(jv_as_int(v));
         return true;
     }
     if (prec >= 0 && prec <= 30 && fabs(f) < 1e22) {

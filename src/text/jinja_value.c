@@ -108,6 +108,11 @@ bool jv_is_num(struct jval v)
     return v.type == JT_BOOL || v.type == JT_INT || v.type == JT_FLOAT;
 }
 
+int64_t jv_as_int(struct jval v)
+{
+    return v.type == JT_INT ? v.v.i : v.type == JT_BOOL ? v.v.b : 0;
+}
+
 double jv_num(struct jval v)
 {
     return v.type == JT_FLOAT ? v.v.f : v.type == JT_INT ? (double)v.v.i : v.v.b;

@@ -23,3 +23,8 @@ b2_e2e(e2e_tail TIMEOUT 60 COMMAND Python3::Interpreter
     ${CMAKE_CURRENT_SOURCE_DIR}/e2e/test_tail.py $<TARGET_FILE:bonsai2_cli> ${B2_STORIES})
 b2_e2e(e2e_tail_real TIMEOUT 240 COMMAND Python3::Interpreter
     ${CMAKE_CURRENT_SOURCE_DIR}/e2e/test_tail.py $<TARGET_FILE:bonsai2_cli> real)
+b2_e2e(e2e_chat TIMEOUT 120 COMMAND Python3::Interpreter
+    ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_chat.py $<TARGET_FILE:bonsai2_cli> ${B2_STORIES})
+b2_e2e(e2e_chat_real TIMEOUT 120 COMMAND Python3::Interpreter
+    ${CMAKE_CURRENT_SOURCE_DIR}/e2e/test_chat_real.py $<TARGET_FILE:bonsai2_cli>
+    ${CMAKE_CURRENT_SOURCE_DIR}/golden)

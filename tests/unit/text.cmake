@@ -24,4 +24,8 @@ if(Python3_FOUND AND TARGET bonsai2_cli)
         COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_tokenize.py
             $<TARGET_FILE:bonsai2_cli> ${CMAKE_CURRENT_SOURCE_DIR}/golden/tokenizer)
     set_tests_properties(cli_tokenize PROPERTIES TIMEOUT 60 LABELS cli)
+    add_test(NAME cli_template
+        COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_template.py
+            $<TARGET_FILE:bonsai2_cli> ${CMAKE_CURRENT_SOURCE_DIR}/golden)
+    set_tests_properties(cli_template PROPERTIES TIMEOUT 60 LABELS cli)
 endif()
