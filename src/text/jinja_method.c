@@ -412,6 +412,8 @@ static bool in_words(const char *words, const char *name)
 {
     size_t n = strlen(name);
 
+    if (n == 0 || strchr(name, ' '))
+        return false;
     for (const char *p = words; (p = strstr(p, name)); p += n)
         if ((p == words || p[-1] == ' ') && (p[n] == ' ' || !p[n]))
             return true;
