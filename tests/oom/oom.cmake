@@ -5,7 +5,7 @@ set(B2_OOM_TESTS
     test_arena test_cgroup test_error test_file test_file_faults test_opt test_pool
     test_progress test_reader test_str
     test_dtype test_quant_basic test_quant_k test_quant_plain test_ternary
-    test_meta test_gguf_read test_gguf_refuse test_gguf_write test_safetensors
+    test_hf_sampling test_meta test_gguf_read test_gguf_refuse test_gguf_write test_safetensors
     test_modelfile test_hf
     test_utf8 test_jinja test_tok_bpe test_tok_spm test_hf_tokenizer
     test_hparams test_weights test_session test_sampler test_plan

@@ -19,6 +19,8 @@ if(TARGET bonsai2_cli)
     # The program's own objects: a source is compiled once.
     b2_test(test_cli LIBS b2_base PkgConfig::CJSON SRC unit/test_cli.c
         "$<FILTER:$<TARGET_OBJECTS:bonsai2_cli>,INCLUDE,/cli/(cli|terminal)[.]c>")
+    b2_test(test_think LIBS b2_base SRC unit/test_think.c
+        "$<FILTER:$<TARGET_OBJECTS:bonsai2_cli>,INCLUDE,/cli/think[.]c>")
     add_test(NAME test_main COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/unit/test_main.sh
         $<TARGET_FILE:bonsai2_cli>)
     set_tests_properties(test_main PROPERTIES TIMEOUT 60 LABELS unit)

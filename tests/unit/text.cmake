@@ -14,6 +14,7 @@ foreach(part 1 2 3)
 endforeach()
 b2_test(test_hf_tokenizer SRC unit/test_hf_tokenizer.c LIBS b2_model)
 
+b2_test(test_utf8_width SRC unit/test_utf8_width.c LIBS b2_text)
 b2_test(test_jinja SRC unit/test_jinja.c LIBS b2_text)
 b2_test(test_jinja_limits SRC unit/test_jinja_limits.c LIBS b2_text TIMEOUT 120)
 
