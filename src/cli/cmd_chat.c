@@ -34,6 +34,7 @@ struct chat_cmd {
     struct think think;
     struct tok_ids prompt;
     bool color; /* dim lines on standard output */
+    bool tty;   /* keys one by one; else whole lines */
     int64_t n_answers, n_prompt, n_reused, n_generated;
     double prefill_s, decode_s;
 };
@@ -254,7 +255,7 @@ static enum b2_status run_prompt(struct chat_cmd *c, struct sampler *smp,
         *g = (struct generate_result){0};
         rc = generate_run(c->session, smp, c->prompt.id, c->prompt.n, &gp, g, err);
     }
-    terminal_on_ctrl_c(NULL, NULL, terminal_stdin_is_tty());
+    terminal_on_ctrl_c(NULL, NULL, c->tty);
     return rc;
 }
 
@@ -415,12 +416,12 @@ static bool run_command(struct chat_cmd *c, const char *line)
 static int converse(struct chat_cmd *c)
 {
     struct str line = {0};
-    bool tty = terminal_stdin_is_tty() && terminal_stdout_is_tty(), go_on = true;
+    bool go_on = true;
     int code = CLI_DONE, interrupts = 0;
 
-    if (tty)
+    if (c->tty)
         note(c, "/help lists the commands; Ctrl-C stops an answer, Ctrl-D ends.");
-    terminal_on_ctrl_c(NULL, NULL, tty);
+    terminal_on_ctrl_c(NULL, NULL, c->tty);
     while (go_on) {
         enum lineedit_result r = lineedit_read(c->editor, "> ", &line);
         struct b2_err err = {0};
@@ -450,7 +451,7 @@ static int converse(struct chat_cmd *c)
             break; /* main() says so */
     }
     str_free(&line);
-    return tty ? CLI_DONE : code;
+    return c->tty ? CLI_DONE : code;
 }
 
 static void free_all(struct chat_cmd *c)
@@ -479,6 +480,7 @@ int cmd_chat(int argc, char **argv)
         return code;
     c.log = cli_log(&c.common);
     c.color = terminal_stdout_is_tty();
+    c.tty = c.color && terminal_stdin_is_tty();
     c.think = (struct think){
         .hide = strcmp(c.think_word, "show") != 0, .color = c.color, .put = put};
     enum b2_status rc = prepare(&c, &err);

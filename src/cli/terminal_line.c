@@ -6,13 +6,34 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
+#include <stddef.h>
 #include <sys/ioctl.h>
 #include <termios.h>
 #include <unistd.h>
 
 /* What the terminal was before; a process has one terminal, so one of these. */
 static struct termios saved;
-static bool is_saved;
+static volatile sig_atomic_t is_saved;
+
+/* A signal that ends the program finds the terminal as it was (tcsetattr is safe here);
+ * SA_RESETHAND has put the deadly action back. */
+static void restore_and_die(int sig)
+{
+    if (is_saved)
+        tcsetattr(STDIN_FILENO, TCSANOW, &saved);
+    raise(sig);
+}
+
+static void on_deadly_signals(void (*handler)(int))
+{
+    static const int deadly[] = {SIGTERM, SIGHUP};
+    struct sigaction sa = {.sa_handler = handler, .sa_flags = (int)SA_RESETHAND};
+
+    sigemptyset(&sa.sa_mask);
+    for (size_t i = 0; i < sizeof deadly / sizeof deadly[0]; i++)
+        sigaction(deadly[i], &sa, NULL);
+}
 
 bool terminal_keys_begin(void)
 {
@@ -30,14 +51,17 @@ bool terminal_keys_begin(void)
     if (tcsetattr(STDIN_FILENO, TCSADRAIN, &raw) != 0)
         return false;
     is_saved = true;
+    on_deadly_signals(restore_and_die);
     return true;
 }
 
 void terminal_keys_end(void)
 {
-    if (is_saved)
-        tcsetattr(STDIN_FILENO, TCSADRAIN, &saved);
+    if (!is_saved)
+        return;
+    tcsetattr(STDIN_FILENO, TCSADRAIN, &saved);
     is_saved = false;
+    on_deadly_signals(SIG_DFL);
 }
 
 int terminal_key(int wait_ms)

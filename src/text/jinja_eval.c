@@ -73,7 +73,7 @@ static bool eval_args(struct jx *x, const struct jnode *list, struct jargs *a)
     int cap = a->n;
 
     for (const struct jnode *n = list; n; n = n->next) {
-        struct jval v;
+        struct jval v = {0};
         bool star = n->kind == N_STAR || n->kind == N_STARSTAR;
         bool named = n->kind == N_KEYWORD;
         if (!jx_eval(x, star || named ? n->a : n, &v))
@@ -312,7 +312,7 @@ static bool eval_logic(struct jx *x, const struct jnode *n, struct jval *out)
 
 static bool eval_node(struct jx *x, const struct jnode *n, struct jval *out)
 {
-    struct jval a, b;
+    struct jval a = {0}, b = {0};
 
     switch (n->kind) {
     case N_CONST:
@@ -361,6 +361,7 @@ static bool eval_node(struct jx *x, const struct jnode *n, struct jval *out)
 
 bool jx_eval(struct jx *x, const struct jnode *n, struct jval *out)
 {
+    *out = jinja_none();
     if (!jx_enter(x))
         return false;
     bool ok = eval_node(x, n, out);

@@ -301,8 +301,6 @@ static void put_json_str(struct dump *d, const struct jstr *v)
             str_put(&d->s, escapes[cp]);
         else if (cp >= 0x20 && (cp < 0x7f || !d->ascii))
             str_putn(&d->s, v->data + i, used);
-        else if (cp == 0x7f)
-            str_putn(&d->s, v->data + i, used);
         else if (cp < 0x10000)
             str_printf(&d->s, "\\u%04x", (unsigned)cp);
         else

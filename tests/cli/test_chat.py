@@ -205,6 +205,21 @@ def test_interrupt(own):
     check("exit after interrupts", t.end() == 0)
 
 
+def test_killed(own):
+    """Who ends the program from outside finds the terminal as it was."""
+    t = Terminal(*own)
+    t.wait_for("> ")
+    time.sleep(0.2)
+    raw = termios.tcgetattr(t.fd)[3]
+    os.kill(t.pid, signal.SIGTERM)
+    _, status = os.waitpid(t.pid, 0)
+    now = termios.tcgetattr(t.fd)[3]
+    check("killed", os.waitstatus_to_exitcode(status) == -signal.SIGTERM, status)
+    check("keys came one by one", not raw & (termios.ICANON | termios.ECHO), raw)
+    check("echo is back", now & termios.ICANON and now & termios.ECHO, now)
+    os.close(t.fd)
+
+
 def main():
     with tempfile.TemporaryDirectory() as tmp:
         tmp = pathlib.Path(tmp)
@@ -216,6 +231,7 @@ def main():
         test_think(tmp)
         test_terminal(own)
         test_interrupt(own)
+        test_killed(own)
     for what in failures:
         print(what)
     sys.exit(len(failures) > 0)

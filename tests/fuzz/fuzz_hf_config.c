@@ -28,6 +28,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         err = (struct b2_err){0};
         fuzz_check_error(
             hf_token_ids_meta(m, text, size, "generation_config.json", &err), &err);
+        err = (struct b2_err){0};
+        fuzz_check_error(hf_sampling_meta(m, text, size, &err), &err);
     }
     meta_free(m);
     free(copy);

@@ -220,7 +220,7 @@ TEMPLATES = r"""
 {{ "%s, %s!"|format("Hello", "x") }} {{ "%(a)s"|format(a=5) }}
 {{ d|tojson }} {{ l|tojson }} {{ html|tojson }} {{ u|tojson }} {{ none|tojson }} {{ true|tojson }} {{ 1.0|tojson }} {{ "a\n\t\"\\/\x01\x7f\u2028"|tojson }} {{ (1, 2)|tojson }} {{ {}|tojson }} {{ []|tojson }} {{ {1: 2, none: 3, true: 4, 1.5: 5}|tojson }}
 {{ d|tojson(indent=2) }} {{ []|tojson(indent=2) }} {{ {"a": []}|tojson(indent=2) }} {{ {"a": {}}|tojson(indent="--") }} {{ l|tojson(indent=0) }}
-{{ d|tojson(separators=(",", ":")) }} {{ d|tojson(sort_keys=true) }} {{ u|tojson(ensure_ascii=true) }} {{ d|tojson(ensure_ascii=false, indent=1, separators=(",", ":")) }}
+{{ d|tojson(separators=(",", ":")) }} {{ d|tojson(sort_keys=true) }} {{ u|tojson(ensure_ascii=true) }} {{ "\x7f\x80"|tojson(ensure_ascii=true) }} {{ d|tojson(ensure_ascii=false, indent=1, separators=(",", ":")) }}
 {{ range|tojson }}
 {{ (l|map("string"))|tojson }}
 {{ {(1,): 2}|tojson }}
