@@ -234,7 +234,10 @@ static bool percent(struct jx *x, struct jval a, struct jval b, struct jval *out
 
     if (b.type == JT_SEQ && b.v.q->kind == SEQ_TUPLE)
         return jstr_percent(x, a, b.v.q->at, b.v.q->n, none, out);
-    return jstr_percent(x, a, &b, 1, b.type == JT_DICT ? b : none, out);
+    /* What has items, and is no tuple or text, may stay unused. */
+    bool items = b.type == JT_DICT || b.type == JT_UNDEF ||
+                 (b.type == JT_SEQ && b.v.q->kind <= SEQ_RANGE);
+    return jstr_percent(x, a, &b, 1, items ? b : none, out);
 }
 
 bool jv_binary(struct jx *x, int op, struct jval a, struct jval b, struct jval *out)

@@ -19,7 +19,7 @@ struct spec {
 struct feed {
     const struct jval *at;
     int64_t n, used;
-    struct jval dict; /* JT_DICT, or none */
+    struct jval dict; /* for names: only a JT_DICT has them */
 };
 
 static bool take(struct jx *x, struct feed *f, struct jval *out)
@@ -256,7 +256,7 @@ bool jstr_percent(struct jx *x, struct jval fmt, const struct jval *args, int64_
         if (ok && s.len > x->max_output)
             ok = jx_limit(x, "output");
     }
-    if (ok && feed.used < n && dict.type != JT_DICT)
+    if (ok && feed.used < n && dict.type == JT_NONE)
         ok = jx_fail(x, "TypeError",
                      "not all arguments converted during string formatting");
     if (ok)

@@ -13,9 +13,9 @@
 static bool str_arg(struct jx *x, struct jval v)
 {
     if (v.type == JT_UNDEF && jarg_given(v))
-        return jx_fail(x, "TypeError", "expected str, got Undefined");
+        return jx_fail(x, "TypeError", "must be str, not Undefined");
     return v.type == JT_STR ||
-           jx_fail(x, "TypeError", "expected str, got %s", jv_type_name(v));
+           jx_fail(x, "TypeError", "must be str, not %s", jv_type_name(v));
 }
 
 static bool m_case(struct jx *x, const struct jargs *a, enum jcase how,

@@ -248,6 +248,8 @@ static bool choose(struct jx *x, const struct jargs *a, bool keep, bool by_attr,
     int at = by_attr ? 2 : 1; /* where the test's name stands */
     const struct jfunc *test = NULL;
 
+    if (!jv_truth(a->pos[0])) /* nothing is even looked at */
+        return jv_seq(x, out, SEQ_GENERATOR, 0);
     if (by_attr && a->n < 2)
         return jx_fail(x, "FilterArgumentError",
                        "Missing parameter for attribute name");
@@ -324,6 +326,8 @@ static bool f_map(struct jx *x, const struct jargs *a, struct jval *out)
     const struct jfunc *f;
     struct jval v;
 
+    if (!jv_truth(a->pos[0]))
+        return jv_seq(x, out, SEQ_GENERATOR, 0);
     if (!jv_iter(x, a->pos[0], &q) || !jv_seq(x, out, SEQ_GENERATOR, q->n))
         return false;
     if (a->n < 2)

@@ -79,13 +79,13 @@ static bool t_mapping(struct jx *x, const struct jargs *a, struct jval *out)
     return yes(out, a->pos[0].type == JT_DICT);
 }
 
-/* What has a length and items: strings and dicts too. */
+/* What has a length and items: strings, dicts and undefined values too. */
 static bool t_sequence(struct jx *x, const struct jargs *a, struct jval *out)
 {
     struct jval v = a->pos[0];
 
     (void)x;
-    return yes(out, v.type == JT_STR || v.type == JT_DICT ||
+    return yes(out, v.type == JT_STR || v.type == JT_DICT || v.type == JT_UNDEF ||
                         (v.type == JT_SEQ && v.v.q->kind <= SEQ_RANGE));
 }
 

@@ -124,6 +124,9 @@ static bool f_indent(struct jx *x, const struct jargs *a, struct jval *out)
 
     if (s.type == JT_UNDEF)
         return jv_undef_fail(x, s);
+    if (s.type == JT_SEQ && s.v.q->kind == SEQ_LIST) /* Python extends it first */
+        return jx_fail(x, "AttributeError",
+                       "'list' object has no attribute 'splitlines'");
     if (s.type != JT_STR)
         return jx_fail(x, "TypeError",
                        "unsupported operand type(s) for +=: '%s' and 'str'",
@@ -161,12 +164,8 @@ static bool f_truncate(struct jx *x, const struct jargs *a, struct jval *out)
 {
     struct jval s = a->pos[0], end = a->pos[3], cut, space, parts;
     struct jval part[3] = {{0}, {.type = JT_INT}, {0}};
-    int64_t length, leeway;
+    int64_t length, leeway, n;
 
-    if (s.type != JT_STR)
-        return s.type == JT_UNDEF
-                   ? jv_str(x, out, "", 0)
-                   : jx_fail(x, "TypeError", "can only truncate strings");
     if (!jarg_given(end) && !jv_str(x, &end, "...", 3))
         return false;
     if (end.type != JT_STR)
@@ -183,8 +182,13 @@ static bool f_truncate(struct jx *x, const struct jargs *a, struct jval *out)
         return jx_fail(x, "AssertionError", "expected leeway >= 0, got %lld",
                        (long long)leeway);
     *out = s;
-    if (leeway > INT64_MAX - length || (int64_t)s.v.s->chars <= length + leeway)
+    if (!jv_len(x, s, &n))
+        return false;
+    if (leeway > INT64_MAX - length || n <= length + leeway)
         return true;
+    if (s.type != JT_STR)
+        return jx_fail(x, "TypeError", "only strings can be truncated, not %s",
+                       jv_type_name(s));
     part[1].v.i = length - (int64_t)end.v.s->chars;
     if (!jv_slice(x, s, part, &cut))
         return false;
@@ -364,8 +368,6 @@ static bool f_abs(struct jx *x, const struct jargs *a, struct jval *out)
 {
     struct jval v = a->pos[0];
 
-    if (v.type == JT_UNDEF)
-        return jv_undef_fail(x, v);
     if (!jv_is_num(v))
         return jx_fail(x, "TypeError", "bad operand type for abs(): '%s'",
                        jv_type_name(v));
@@ -390,8 +392,6 @@ static bool f_round(struct jx *x, const struct jargs *a, struct jval *out)
         strcmp(method, "floor") != 0)
         return jx_fail(x, "FilterArgumentError",
                        "method must be common, ceil or floor");
-    if (v.type == JT_UNDEF)
-        return jv_undef_fail(x, v);
     if (!jv_is_num(v))
         return jx_fail(x, "TypeError", "type %s doesn't define __round__ method",
                        jv_type_name(v));

@@ -79,6 +79,12 @@ TEMPLATES = r"""
 {{ missing|length }} {{ missing|list }} {{ missing|join(",") }} {{ missing|string }} {{ missing|upper }}
 {{ missing|int }}
 {{ missing|tojson }}
+{{ missing is sequence }} {{ d.zzz is sequence }} {{ missing is mapping }} {{ "a" % missing }} {{ "a%s" % [1] }} {{ "a" % [] }}
+{{ missing|round }}
+{{ missing|abs }}
+{{ 5|truncate }}
+{{ [1, 2]|truncate }} {{ missing|truncate }} {{ false|select|list }} {{ 0|map("nosuch")|list }} {{ none|selectattr("x")|list }}
+{{ l|indent }}
 {{ [missing]|tojson }}
 {{ [missing] }}
 {% for a in missing %}x{% else %}none{% endfor %}
