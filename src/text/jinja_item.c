@@ -108,7 +108,10 @@ static bool subscript(struct jx *x, struct jval v, struct jval key, struct jval 
         while (end < v.v.s->n && ((unsigned char)v.v.s->data[end] & 0xc0) == 0x80)
             end++;
         *found = true;
-        return jx_charge(x, v.v.s->n) && jv_str(x, out, v.v.s->data + at, end - at);
+        if (!jx_charge(x, v.v.s->n) || !jv_str(x, out, v.v.s->data + at, end - at))
+            return false;
+        out->markup = v.markup;
+        return true;
     }
     if (v.type == JT_SEQ && is_index && v.v.q->kind <= SEQ_RANGE &&
         index_in(k, v.v.q->n, &i)) {

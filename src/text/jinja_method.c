@@ -95,8 +95,10 @@ static bool m_splitlines(struct jx *x, const struct jargs *a, struct jval *out)
             at++;
         if (!is_end || keep)
             end = at;
-        if (!jv_str(x, &line, s->data + from, end - from) ||
-            !jseq_add(x, out->v.q, line))
+        if (!jv_str(x, &line, s->data + from, end - from))
+            return false;
+        line.markup = a->pos[0].markup;
+        if (!jseq_add(x, out->v.q, line))
             return false;
         from = at;
     }

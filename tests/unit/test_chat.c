@@ -3,7 +3,7 @@
  *
  * tests/golden/templates/cases.json: 12 conversations, and for each template the text or
  * the error that Jinja2 gives. semantics.json: single templates for what those do not use
- * (make_semantics.py).
+ * (make_semantics.py); random.json: templates put together at random (make_random.py).
  */
 #include "base/file.h"
 #include "base/mem.h"
@@ -126,13 +126,12 @@ static int check_semantics(const cJSON *vars, const cJSON *c)
     return bad;
 }
 
-static void test_semantics(void **state)
+static void check_all(const char *file)
 {
-    cJSON *root = read_json("semantics.json");
+    cJSON *root = read_json(file);
     const cJSON *vars = cJSON_GetObjectItemCaseSensitive(root, "vars"), *c;
     int bad = 0;
 
-    (void)state;
     cJSON_ArrayForEach(c, cJSON_GetObjectItemCaseSensitive(root, "cases"))
     {
         bad += check_semantics(vars, c);
@@ -141,11 +140,24 @@ static void test_semantics(void **state)
     assert_int_equal(bad, 0);
 }
 
+static void test_semantics(void **state)
+{
+    (void)state;
+    check_all("semantics.json");
+}
+
+static void test_random(void **state)
+{
+    (void)state;
+    check_all("random.json");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cases),
         cmocka_unit_test(test_semantics),
+        cmocka_unit_test(test_random),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
