@@ -276,11 +276,9 @@ static bool parse_int(const struct jstr *s, int64_t base, int64_t *out)
     number_word(s, buf);
     minus = *p == '-';
     p += *p == '-' || *p == '+';
-    if (base == 16 && p[0] == '0' && (p[1] | 0x20) == 'x')
-        p += 2;
-    else if (base == 8 && p[0] == '0' && (p[1] | 0x20) == 'o')
-        p += 2;
-    else if (base == 2 && p[0] == '0' && (p[1] | 0x20) == 'b')
+    char prefix = base == 16 ? 'x' : base == 8 ? 'o' : 'b';
+    if ((base == 16 || base == 8 || base == 2) && p[0] == '0' &&
+        (p[1] | 0x20) == prefix)
         p += 2;
     if (!*p)
         return false;
