@@ -147,7 +147,7 @@ static bool is_tag(const struct lexer *l, size_t at, const char *word, char *sig
 
 static bool take_raw(struct lexer *l)
 {
-    size_t from = l->at, end;
+    size_t from = l->at, end = 0;
     char sign;
 
     for (size_t i = from; i < l->n; i++) {
@@ -431,7 +431,7 @@ static size_t next_tag(const struct lexer *l, size_t at)
 static bool take_all(struct lexer *l)
 {
     while (l->at < l->n) {
-        size_t from = l->at, at = next_tag(l, from), body;
+        size_t from = l->at, at = next_tag(l, from), body = 0;
         char kind = at < l->n ? l->s[at + 1] : 0, sign = 0;
 
         if (!kind) {
