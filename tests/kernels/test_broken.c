@@ -1,5 +1,5 @@
 /*
- * selftest.c - deliberately broken kernels, each of which the harness must catch.
+ * test_broken.c - deliberately broken kernels, each of which the harness must catch.
  */
 #define _DEFAULT_SOURCE
 #include "kernel/variants.h"
@@ -131,20 +131,11 @@ static void fwht_other_order(float *x, int64_t n, int64_t block)
     }
 }
 
-static struct kt quiet_harness(void)
-{
-    struct kt t = {.level = "selftest", .rng = rng_make(2), .quiet = true};
-
-    kernels_init(&t.k, 0);
-    kernels_init(&t.ref, 0);
-    return t;
-}
-
 static void test_broken_kernels_are_caught(void **state)
 {
     (void)state;
     for (int i = 0; i < 9; i++) {
-        struct kt t = quiet_harness();
+        struct kcheck t = kt_make(0, true);
         switch (i) {
         case 0:
             t.k.fdot = fdot_8_lanes;
@@ -174,17 +165,19 @@ static void test_broken_kernels_are_caught(void **state)
             t.k.fwht = fwht_other_order;
             break;
         }
-        if (kt_run_all(&t) == 0)
+        if (kcheck_run(&t) == 0)
             fail_msg("broken kernel %d passed", i);
+        kt_free(&t);
     }
 }
 
 static void test_whole_kernels_pass(void **state)
 {
-    struct kt t = quiet_harness();
+    struct kcheck t = kt_make(0, true);
 
     (void)state;
-    assert_int_equal(kt_run_all(&t), 0);
+    assert_int_equal(kcheck_run(&t), 0);
+    kt_free(&t);
 }
 
 /* A read past the end hits a guard page: the process dies, so a child does it. */
@@ -195,11 +188,11 @@ static void test_over_read_faults(void **state)
 
     (void)state;
     if (pid == 0) {
-        struct kt t = quiet_harness();
+        struct kcheck t = kt_make(0, true);
         signal(SIGSEGV, SIG_DFL); /* cmocka's handler would print */
         signal(SIGBUS, SIG_DFL);
         t.k.fdot = fdot_over_read;
-        kt_run_all(&t);
+        kcheck_run(&t);
         _exit(0);
     }
     assert_true(pid > 0 && waitpid(pid, &status, 0) == pid);
