@@ -50,37 +50,37 @@ static void fdot_over_read(float *y, int64_t y_step, const struct kf_mat *w,
 
 /* Ignores the minimum. */
 static void qdot_no_min(float *y, int64_t y_step, const struct kq_mat *w,
-                        const struct kq_act *x, int64_t n)
+                        const struct kq_act *x)
 {
     struct kq_mat m = *w;
 
     m.min = NULL;
-    kernel_qdot_c(y, y_step, &m, x, n);
+    kernel_qdot_c(y, y_step, &m, x);
 }
 
 /* Uses the scale of an even group for the odd one. */
 static void qdot_wide_groups(float *y, int64_t y_step, const struct kq_mat *w,
-                             const struct kq_act *x, int64_t n)
+                             const struct kq_act *x)
 {
-    float scale[64];
+    float scale[256];
     struct kq_mat m = *w;
 
     for (int64_t r = 0; r < w->rows; r++) {
-        for (int64_t g = 0; g < n / KQ_GROUP; g++)
+        for (int64_t g = 0; g < x->n / KQ_GROUP; g++)
             scale[g] = w->scale[r * w->group_step + g / 2 * 2];
         m.code = w->code + r * w->code_step;
         m.scale = scale;
         m.min = w->min ? w->min + r * w->group_step : NULL;
         m.rows = 1;
-        kernel_qdot_c(y + r, y_step, &m, x, n);
+        kernel_qdot_c(y + r, y_step, &m, x);
     }
 }
 
 /* Swaps the last two tokens' results when there are several. */
 static void qdot_swapped(float *y, int64_t y_step, const struct kq_mat *w,
-                         const struct kq_act *x, int64_t n)
+                         const struct kq_act *x)
 {
-    kernel_qdot_c(y, y_step, w, x, n);
+    kernel_qdot_c(y, y_step, w, x);
     if (x->rows > 1) {
         float *a = y + (x->rows - 1) * y_step, *b = y + (x->rows - 2) * y_step;
         float keep = *a;
@@ -90,12 +90,14 @@ static void qdot_swapped(float *y, int64_t y_step, const struct kq_mat *w,
 }
 
 /* Cuts instead of rounding. */
-static void act_quant_cut(int8_t *q, float *d, float *s, const float *x, int64_t n)
+static void act_quant_cut(const struct kq_act *a, int64_t t, const float *x)
 {
-    kernel_act_quant_c(q, d, s, x, n);
-    for (int64_t i = 0; i < n; i++)
-        if (isfinite(d[i / KQ_GROUP]) && d[i / KQ_GROUP] > 0)
-            q[i] = (int8_t)(x[i] / d[i / KQ_GROUP]);
+    kernel_act_quant_c(a, t, x);
+    for (int64_t i = 0; i < a->n; i++) {
+        float step = a->d[t] * (float)a->e[(t * a->n + i) / 2];
+        if (isfinite(step) && step > 0)
+            a->q[t * a->n + i] = (int8_t)(x[i] / step);
+    }
 }
 
 static void unpack_last_wrong(int8_t *code, float *scale, float *min,
