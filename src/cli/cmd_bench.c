@@ -17,7 +17,7 @@ enum {
     MAX_LIST = 16,
     MAX_ROWS = 2 * MAX_LIST * MAX_LIST,
     MAX_TOKENS = 1 << 20,
-    MEMORY_BYTES = 512 << 20 /* read to measure the memory: many times the caches */
+    MEMORY_BYTES = 256 << 20 /* read to measure the memory: many times the caches */
 };
 
 struct int_list {

@@ -11,7 +11,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-enum { MEMORY_PASSES = 9, MEMORY_CHUNK = 1 << 20, LOAD_CTX = 16 };
+enum { MEMORY_PASSES = 5, MEMORY_CHUNK = 1 << 20, LOAD_CTX = 16 };
 
 uint64_t speed_pass_bytes(const struct model *m)
 {

@@ -86,7 +86,8 @@ static void check_act_quant_values(struct kcheck *t)
         if (fill == KC_TINY) /* below 2^-100 */
             continue;
         for (int g = 0; g < N / KQ_GROUP; g++) {
-            double top = 0, step = (double)a.d[0] * a.e[g * KQ_GROUP / 2];
+            int e = a.e[g * KQ_GROUP / 2];
+            double top = 0, step = (double)a.d[0] * e;
             int sum = 0;
             for (int i = g * KQ_GROUP; i < (g + 1) * KQ_GROUP; i++) {
                 int b = i / KQ_PLANE * KQ_PLANE, j = i - b;
@@ -101,7 +102,7 @@ static void check_act_quant_values(struct kcheck *t)
             }
             if (step * 127 > top + (double)a.d[0] * 127.01)
                 kcheck_fail(t, "act_quant steps", "group %d: %g for %g", g, step, top);
-            sum *= a.e[g * KQ_GROUP / 2];
+            sum *= e;
             before = (int32_t)((uint32_t)before + (uint32_t)sum);
             if (a.s[g] != (float)sum || a.sum[g + 1] != before)
                 kcheck_fail(t, "act_quant sums", "group %d", g);
@@ -181,10 +182,9 @@ static void check_qdot_value(struct kcheck *t, const struct qcase *c)
             double sum = 0, mag = 0;
             for (int64_t p = 0; p < n; p++) {
                 int64_t wg = i * c->w.group_step + p / KQ_GROUP;
-                int64_t ws =
-                    i * c->w.group_step + p / c->w.block * c->w.block / KQ_GROUP;
-                double d = (double)c->x.d[j] * c->x.e[(j * n + p) / 2];
-                double v = (double)c->w.scale[ws] * d * c->w.code[i * n + p] *
+                int e = c->x.e[(j * n + p) / 2];
+                double d = (double)c->x.d[j] * e;
+                double v = (double)c->w.scale[wg] * d * c->w.code[i * n + p] *
                            c->x.q[j * n + p];
                 if (c->w.min && p % KQ_GROUP == 0) {
                     double m = (double)c->w.min[wg] * (double)c->x.d[j] *

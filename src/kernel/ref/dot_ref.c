@@ -31,8 +31,6 @@ static void derive(const struct kq_act *a, int64_t t, int64_t g, int e)
     int32_t *sum = a->sum + t * (a->n / KQ_GROUP + 1) + g;
     int total = 0;
 
-    if (g == 0)
-        sum[0] = 0;
     for (int i = 0; i < KQ_GROUP; i++) {
         int64_t c = g * KQ_GROUP + i, first = c / KQ_PLANE * KQ_PLANE;
         int64_t m = a->n - first < KQ_PLANE ? a->n - first : KQ_PLANE;
@@ -51,6 +49,7 @@ void kernel_act_quant_c(const struct kq_act *a, int64_t t, const float *x)
     bool empty = !(max >= TINY) || isinf(max); /* or infinite, or NaN */
     float d = max / (127.0f * KQ_MAX_E), part = KQ_MAX_E / max;
 
+    a->sum[t * (a->n / KQ_GROUP + 1)] = 0;
     a->d[t] = !empty ? d : max < TINY ? 0.0f : NAN;
     for (int64_t g = 0; g < a->n / KQ_GROUP; g++, x += KQ_GROUP) {
         int8_t *q = a->q + t * a->n + g * KQ_GROUP;
