@@ -195,13 +195,13 @@ static void check_exp_accuracy(struct kcheck *t)
 }
 
 /* Both formulas in double; gelu with tanh, as it is defined. */
-static void check_activation_values(struct kt *t)
+static void check_activation_values(struct kcheck *t)
 {
     enum { N = 100 };
     float x[N], g[N], y[N];
 
-    kt_fill_floats(t, x, N, KT_NORMAL);
-    kt_fill_floats(t, g, N, KT_NORMAL);
+    kcheck_floats(t, x, N, KC_NORMAL);
+    kcheck_floats(t, g, N, KC_NORMAL);
     x[0] = 30.0f;
     x[1] = -30.0f; /* the exponential overflows: the result is -0 */
     x[2] = 0.0f;
@@ -211,19 +211,19 @@ static void check_activation_values(struct kt *t)
         double want =
             0.5 * v * (1 + tanh(c * (v + 0.044715 * v * v * v))) * (double)g[i];
         if (!(fabs((double)y[i] - want) <= 6e-7 * fabs(want) + 1e-7))
-            kt_fail(t, "gelu value", "%g gives %g not %g", v, (double)y[i], want);
+            kcheck_fail(t, "gelu value", "%g gives %g not %g", v, (double)y[i], want);
     }
     t->ref.relu2_mul(y, x, g, N);
     for (int i = 0; i < N; i++) {
         double want = x[i] > 0 ? (double)x[i] * (double)x[i] * (double)g[i] : 0;
         if (!(fabs((double)y[i] - want) <= 2e-7 * fabs(want)))
-            kt_fail(t, "relu2 value", "%g not %g", (double)y[i], want);
+            kcheck_fail(t, "relu2 value", "%g not %g", (double)y[i], want);
     }
     memcpy(y, x, sizeof y);
     t->ref.scale(y, N, 3.0f);
     for (int i = 0; i < N; i++)
         if (y[i] != x[i] * 3.0f)
-            kt_fail(t, "scale value", "%g", (double)y[i]);
+            kcheck_fail(t, "scale value", "%g", (double)y[i]);
 }
 
 /* The reference functions against their definitions in double. */
