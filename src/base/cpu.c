@@ -175,6 +175,11 @@ const char *cpu_level_name(unsigned features)
     return levels[0].name;
 }
 
+const char *cpu_level_at(int i)
+{
+    return i >= 0 && i < (int)countof(levels) ? levels[i].name : NULL;
+}
+
 void cpu_model_name(char *buf, size_t size)
 {
     char line[256];

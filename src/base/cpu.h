@@ -36,6 +36,9 @@ enum b2_status cpu_limit(unsigned *out, unsigned features, const char *level,
 /* "avx512vnni", "avx2", "scalar": the highest level in features. */
 const char *cpu_level_name(unsigned features);
 
+/* Names of levels from low to high, i = 0, 1, ...; NULL after the last. */
+const char *cpu_level_at(int i);
+
 /* The processor's name from the system ("AMD EPYC"), into buf; "unknown" if none. */
 void cpu_model_name(char *buf, size_t size);
 

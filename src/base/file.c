@@ -363,6 +363,52 @@ void file_unlock(int fd)
         close(fd); /* the lock belongs to the open file: it ends with it */
 }
 
+/* True when no page of the map is in memory. mincore() tells it to those who may write
+ * the file; for others every page counts as present. */
+static bool map_is_cold(const struct file_map *m)
+{
+#if defined(__linux__)
+    enum { PAGES = 4096 };
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    unsigned char there[PAGES];
+
+    for (size_t at = 0; at < m->size; at += PAGES * page) {
+        size_t part = m->size - at < PAGES * page ? m->size - at : PAGES * page;
+        if (mincore(map_addr(m, at), part, there))
+            return false;
+        for (size_t i = 0; i < (part + page - 1) / page; i++)
+            if (there[i] & 1)
+                return false;
+    }
+    return true;
+#else
+    (void)m;
+    return false;
+#endif
+}
+
+bool file_cache_drop(const char *path)
+{
+    struct file_map m = {0};
+    bool cold = false;
+#if defined(__linux__)
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+    if (fd < 0)
+        return false;
+    bool asked =
+        fdatasync(fd) == 0 && posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) == 0;
+    close(fd);
+    if (!asked)
+        return false;
+#endif
+    if (file_map(&m, path, NULL) == B2_OK) {
+        cold = map_is_cold(&m);
+        file_unmap(&m);
+    }
+    return cold;
+}
+
 uint64_t file_peak_rss(void)
 {
     struct rusage u;

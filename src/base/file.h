@@ -76,6 +76,11 @@ enum b2_status file_remove_tree(const char *path, struct b2_err *err) NODISCARD;
 enum b2_status file_lock(int *fd, const char *path, struct b2_err *err) NODISCARD;
 void file_unlock(int fd);
 
+/* Asks the system to forget its cached pages of a file, for measurements of a cold start.
+ * True: none are left. False: the system kept some (another process maps the file, or it
+ * cannot say). */
+bool file_cache_drop(const char *path);
+
 /* Peak resident bytes of this process so far; 0 when the system does not tell. */
 uint64_t file_peak_rss(void);
 

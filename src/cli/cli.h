@@ -20,12 +20,14 @@ struct cJSON;
 enum { CLI_DONE = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_INTERRUPTED = 130 };
 
 /* The commands, one per file cmd_NAME.c. */
+int cmd_bench(int argc, char **argv);
 int cmd_chat(int argc, char **argv);
 int cmd_compress(int argc, char **argv);
 int cmd_eval(int argc, char **argv);
 int cmd_export(int argc, char **argv);
 int cmd_inspect(int argc, char **argv);
 int cmd_run(int argc, char **argv);
+int cmd_selftest(int argc, char **argv);
 int cmd_template(int argc, char **argv);
 int cmd_tokenize(int argc, char **argv);
 
@@ -50,6 +52,9 @@ struct cli_common {
      "One JSON object on stdout."},                                                    \
     {OPT_INT, 't', "threads", "N", &(c)->threads, 0, 1024,                             \
      "Threads; 0: as many as the processor and its quota give. [0]"},                  \
+    CLI_OPTS_AFTER_THREADS(c)
+/* The rest, for a command whose --threads is something else. */
+#define CLI_OPTS_AFTER_THREADS(c)                                                      \
     {OPT_INT, 0, "seed", "N", &(c)->seed, 0, 9.2e18,                                   \
      "Start of all random numbers. [0]"},                                              \
     {OPT_BYTES, 0, "mem-limit", "BYTES", &(c)->mem_limit, 0, 0,                        \

@@ -28,6 +28,9 @@ static const struct command commands[] = {
     {"export", "Convert between containers and weight types.", cmd_export},
     {"Measure", NULL, NULL},
     {"eval", "Measure perplexity, or divergence from another model.", cmd_eval},
+    {"bench", "Measure speed and memory of a model on this machine.", cmd_bench},
+    {"selftest", "Check every kernel of this machine against the reference.",
+     cmd_selftest},
 };
 
 static void print_help(FILE *f)

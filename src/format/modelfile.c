@@ -147,6 +147,16 @@ const char *modelfile_path(const struct modelfile *mf)
     return mf->path;
 }
 
+int modelfile_n_parts(const struct modelfile *mf)
+{
+    return mf->n_parts;
+}
+
+const char *modelfile_part_path(const struct modelfile *mf, int i)
+{
+    return mf->parts[i].path;
+}
+
 const struct meta *modelfile_meta(const struct modelfile *mf)
 {
     return mf->meta;

@@ -29,6 +29,8 @@ void modelfile_close(struct modelfile *mf); /* NULL is fine */
 enum modelfile_kind modelfile_kind(const struct modelfile *mf);
 const char *modelfile_path(const struct modelfile *mf);
 const struct meta *modelfile_meta(const struct modelfile *mf);
+int modelfile_n_parts(const struct modelfile *mf); /* mapped files */
+const char *modelfile_part_path(const struct modelfile *mf, int i);
 uint64_t modelfile_bytes(const struct modelfile *mf); /* all files of the model */
 
 int64_t modelfile_n_tensors(const struct modelfile *mf);

@@ -13,6 +13,15 @@
 #error "kernel.c must be compiled for the baseline CPU; only kernel/x86 has AVX flags"
 #endif
 
+/* How many tokens make unpacking pay: a 2-bit code is apart in two steps. */
+static void set_packed_tokens(struct kernels *k)
+{
+    for (int t = 0; t < N_DTYPES; t++)
+        k->packed_tokens[t] = k->packed[t] ? 3 : 0;
+    k->packed_tokens[DT_Q2_0_G128] = k->packed[DT_Q2_0_G128] ? INT32_MAX : 0;
+    k->packed_tokens[DT_PQ2_0] = k->packed_tokens[DT_Q2_0_G128];
+}
+
 static void init_ref(struct kernels *k)
 {
     *k = (struct kernels){
@@ -83,6 +92,14 @@ static void init_avx2(struct kernels *k)
     k->unpack[DT_Q2_0_G128] = unpack_q2_0_g128_avx2;
     k->unpack[DT_PQ2_0] = unpack_q2_0_g128_avx2;
     k->unpack[DT_PTQ1_0] = unpack_ptq1_0_avx2;
+    k->packed[DT_Q2_0_G128] = packed_q2_0_g128_avx2;
+    k->packed[DT_PQ2_0] = packed_q2_0_g128_avx2;
+    k->packed[DT_TQ2_0] = packed_tq2_0_avx2;
+    k->packed[DT_PTQ1_0] = packed_ptq1_0_avx2;
+    k->packed[DT_Q2_0] = packed_q2_0_avx2;
+    k->packed[DT_TQ1_0] = packed_tq1_0_avx2;
+    k->packed[DT_Q4_0] = packed_q4_0_avx2;
+    k->packed[DT_Q8_0] = packed_q8_0_avx2;
     k->dequant = kernel_dequant_avx2;
     k->qdot = kernel_qdot_avx2;
     k->fdot = kernel_fdot_avx2;
@@ -104,6 +121,16 @@ static void init_avx2(struct kernels *k)
     k->fwht = kernel_fwht_avx2;
     k->mul = kernel_mul_avx2;
 }
+
+static void init_avx512vnni(struct kernels *k)
+{
+    k->name = "avx512vnni";
+    k->qdot = kernel_qdot_avx512vnni;
+    k->packed[DT_Q2_0_G128] = packed_q2_0_g128_avx512vnni;
+    k->packed[DT_PQ2_0] = packed_q2_0_g128_avx512vnni;
+    k->packed[DT_TQ2_0] = packed_tq2_0_avx512vnni;
+    k->packed[DT_PTQ1_0] = packed_ptq1_0_avx512vnni;
+}
 #endif
 
 void kernels_init(struct kernels *k, unsigned cpu)
@@ -112,7 +139,10 @@ void kernels_init(struct kernels *k, unsigned cpu)
 #if B2_X86
     if (cpu & CPU_AVX2)
         init_avx2(k);
+    if ((cpu & CPU_AVX512) && (cpu & CPU_AVX512VNNI))
+        init_avx512vnni(k);
 #endif
+    set_packed_tokens(k);
     (void)cpu;
 }
 
@@ -124,6 +154,46 @@ bool kernel_is_quant(enum dtype t)
 bool kernel_has_min(enum dtype t)
 {
     return t == DT_Q4_1 || t == DT_Q5_1 || t == DT_Q2_K || t == DT_Q4_K || t == DT_Q5_K;
+}
+
+int kernel_block(enum dtype t)
+{
+    switch (t) {
+    case DT_Q2_K:
+    case DT_Q3_K:
+    case DT_Q6_K:
+        return 16;
+    case DT_Q2_0:
+        return 64;
+    case DT_Q1_0:
+    case DT_Q2_0_G128:
+    case DT_PQ2_0:
+    case DT_PTQ1_0:
+        return 128;
+    case DT_TQ1_0:
+    case DT_TQ2_0:
+        return 256;
+    default:
+        return 32;
+    }
+}
+
+int kernel_low(enum dtype t)
+{
+    switch (t) {
+    case DT_Q8_0:
+        return -1;
+    case DT_Q4_0:
+        return 8;
+    case DT_Q5_0:
+        return 16;
+    case DT_Q3_K:
+        return 4;
+    case DT_Q6_K:
+        return 32;
+    default:
+        return kernel_has_min(t) ? 0 : 1;
+    }
 }
 
 /* The angle is reduced by multiples n of pi/2 in two parts; the first has 33 bits, so

@@ -7,16 +7,21 @@
  * reference itself keeps lanes: LANES of n means that element i is added to lane i mod n,
  * lanes start at +0, and at the end for (h = n/2; h; h /= 2) lane[i] += lane[i + h].
  *
- * The 8-bit path. An activation row becomes int8 q with a scale d and s = d * sum(q) per
- * group of KQ_GROUP. A weight row of any quantised type is unpacked to int8 codes, a
- * scale and (some types) a minimum per group: w = scale * code - min. Both group sizes
- * are 16, which the two-level types need and which costs the activations little and
- * gives them a third less rounding error than groups of 32. The dot product takes 32
- * columns at a time; 4 neighbouring products are summed as integers, so that step b has
- * 8 integers i[0..7], of which i[0..3] belong to group 2b and i[4..7] to group 2b+1:
- *     acc[l] += (scale[g] * d[g]) * (float)i[l]        LANES of 8, g = 2b + l/4
- *     sub[g mod 8] += min[g] * s[g]                    LANES of 8, types with min only
- *     y = fold(acc) - fold(sub)
+ * The 8-bit path. An activation row becomes int8 q with an integer factor e for each
+ * KQ_GROUP columns and one float d for the row: x = d * e * q. Groups of 16 give a third
+ * less rounding error than groups of 32, and a factor that is an integer costs a product
+ * nothing: it takes the place of the ones in a multiply-add of pairs. A weight row of any
+ * quantised type is unpacked to int8 codes with a scale and (some types) a minimum per
+ * KQ_GROUP: w = scale * code - min. Columns that share a scale, a block, are summed as
+ * integers, exactly, in whatever order and with whatever trick a variant likes.
+ * Blocks of 64, 128 and 256 columns (two bits a weight and less) are summed whole:
+ *     acc += scale[b] * (float)(sum of e * code * q over block b)      b = 0, 1, 2, ...
+ * For blocks of 16 and 32 the sum across a register would cost more than it saves; there
+ * each step of 32 columns gives 8 integers i[l], of 4 neighbouring columns each:
+ *     acc[l] += scale[block of l] * (float)i[l]                        LANES of 8
+ * Minima, for types that have them, and the result:
+ *     sub[g mod 8] += min[g] * s[g]                                    LANES of 8
+ *     y = d * (fold(acc) - fold(sub)), or y = d * fold(acc)
  * An element of a product depends on its row and its token alone, so matrix x vector and
  * matrix x matrix, and any tiling, give the same bits.
  *
@@ -32,9 +37,12 @@
 #include "tensor/dtype.h"
 
 enum {
-    KQ_GROUP = 16, /* columns per scale, of weights and of activations */
-    KQ_STEP = 32,  /* quantised rows are a multiple of this */
-    KF_LANES = 16, /* lanes of an F32 dot product */
+    KQ_GROUP = 16,     /* columns per scale, of weights and of activations */
+    KQ_STEP = 32,      /* quantised rows are a multiple of this */
+    KQ_MAX_E = 4095,   /* of the factors: 32 * 128 * 127 * 4095 < 2^31 */
+    KQ_MAX_SUM = 4096, /* |code| * block never passes it */
+    KQ_PLANE = 128,    /* columns whose codes lie byte by byte in planes, kq_act */
+    KF_LANES = 16,     /* lanes of an F32 dot product */
 };
 
 /* Rows of F32: row r starts at v + r * step. */
@@ -46,15 +54,24 @@ struct kf_mat {
 /* Unpacked weight rows; min is NULL for types without one. */
 struct kq_mat {
     const int8_t *code;       /* [rows][code_step], -128..127 */
-    const float *scale, *min; /* [rows][group_step] */
+    const float *scale, *min; /* [rows][group_step], one per KQ_GROUP */
     int64_t rows, code_step, group_step;
+    int block; /* columns that share a scale: kernel_block() */
+    int low;   /* no code is below -low; codes + low are below 64. -1: any int8 */
 };
 
-/* Activations in 8 bits, one row per token, -127..127. */
+/* Activations in 8 bits, one row per token. What products need again and again is made
+ * once, by act_quant: the codes in two orders, factors spread over pairs of columns. */
 struct kq_act {
-    const int8_t *q;    /* [rows][q_step] */
-    const float *d, *s; /* [rows][group_step] */
-    int64_t rows, q_step, group_step;
+    int8_t *q;    /* [rows][n] -127..127 */
+    int8_t *p;    /* [rows][n] the same; of each 128 columns (fewer at the end: m), code
+                   * 4 j + k stands at j + k * m / 4 */
+    int16_t *e;   /* [rows][n / 2] factor of columns 2i, 2i+1: 1..KQ_MAX_E */
+    int16_t *ep;  /* [rows][n / 8] factor of group i / 2 */
+    int32_t *sum; /* [rows][n / KQ_GROUP + 1] sum of e * q over the groups before */
+    float *s;     /* [rows][n / KQ_GROUP] e * sum of the group's q */
+    float *d;     /* [rows] */
+    int64_t rows, n; /* n a multiple of KQ_STEP */
 };
 
 /* Unpacks n weights (a multiple of the type's block) of one row: code [n], scale and min
@@ -62,13 +79,19 @@ struct kq_act {
 typedef void kernel_unpack(int8_t *code, float *scale, float *min, const uint8_t *src,
                            int64_t n);
 
+/* y[t * y_step + r] = row r of packed weights times row t of x. */
+typedef void kernel_packed(float *y, int64_t y_step, const uint8_t *w,
+                           uint64_t row_bytes, int64_t rows, const struct kq_act *x);
+
 struct kernels {
     const char *name; /* "avx2", "scalar": the level of most rows below */
 
-    /* n a multiple of KQ_GROUP. d = max|x| / 127, q = x * (127 / max|x|) rounded to
-     * nearest, ties to even. A group below 2^-100 becomes zeros with d = 0; one with NaN
-     * or infinity becomes zeros with d = NaN, so that the result is NaN too. */
-    void (*act_quant)(int8_t *q, float *d, float *s, const float *x, int64_t n);
+    /* Row t of a from x [a->n]. d = max|x| / (127 * KQ_MAX_E); a group with largest
+     * magnitude m has e = min(KQ_MAX_E, 1 + (int)(m * (KQ_MAX_E / max|x|))) and q = x *
+     * (1 / (d * e)) rounded to nearest, ties to even, within -127..127. A row below
+     * 2^-100 becomes zeros with d = 0 and e = 1; one with NaN or infinity becomes zeros
+     * with d = NaN, so that results are NaN too. */
+    void (*act_quant)(const struct kq_act *a, int64_t t, const float *x);
 
     kernel_unpack *unpack[N_DTYPES]; /* NULL: not a quantised type (kernel_is_quant) */
 
@@ -77,11 +100,16 @@ struct kernels {
     void (*dequant)(float *dst, const int8_t *code, const float *scale,
                     const float *min, int64_t n);
 
-    /* y[t * y_step + r] = row r of w times row t of x; n columns, a multiple of
-     * KQ_STEP. */
+    /* y[t * y_step + r] = row r of w times row t of x; x->n columns, where the last block
+     * may be cut short (padded rows). */
     void (*qdot)(float *y, int64_t y_step, const struct kq_mat *w,
-                 const struct kq_act *x, int64_t n);
-    /* The same in F32. */
+                 const struct kq_act *x);
+    /* The same from packed rows of x->n columns, whole blocks, with the bits of unpack and qdot. NULL: unpack and qdot
+     * are the way. packed_tokens: up to so many tokens it is the faster one. */
+    kernel_packed *packed[N_DTYPES];
+    int32_t packed_tokens[N_DTYPES];
+
+    /* qdot in F32. */
     void (*fdot)(float *y, int64_t y_step, const struct kf_mat *w,
                  const struct kf_mat *x, int64_t n);
 
@@ -134,6 +162,8 @@ void kernels_init(struct kernels *k, unsigned cpu);
 
 bool kernel_is_quant(enum dtype t); /* unpack[t] exists */
 bool kernel_has_min(enum dtype t);
+int kernel_block(enum dtype t); /* columns of quantised type t that share a scale */
+int kernel_low(enum dtype t);   /* kq_mat.low of its codes */
 
 /* sin and cos of an angle in radians, rounded to F32. Own code in double (fdlibm's
  * polynomials), so that no C library changes the bits. Exact to the rounding for |angle|

@@ -1,7 +1,8 @@
 /*
  * variants.h - every variant of every kernel, for the table and for the tests.
  *
- * Contracts are in kernel.h. _c is the scalar reference, _avx2 needs AVX2 and F16C.
+ * Contracts are in kernel.h. _c is the scalar reference, _avx2 needs AVX2 and F16C,
+ * _avx512vnni AVX-512 with F, BW, DQ, VL and VNNI.
  */
 #ifndef KERNEL_VARIANTS_H
 #define KERNEL_VARIANTS_H
@@ -9,11 +10,11 @@
 #include "kernel/kernel.h"
 
 /* ref/dot_ref.c */
-void kernel_act_quant_c(int8_t *q, float *d, float *s, const float *x, int64_t n);
+void kernel_act_quant_c(const struct kq_act *a, int64_t t, const float *x);
 void kernel_dequant_c(float *dst, const int8_t *code, const float *scale,
                       const float *min, int64_t n);
 void kernel_qdot_c(float *y, int64_t y_step, const struct kq_mat *w,
-                   const struct kq_act *x, int64_t n);
+                   const struct kq_act *x);
 void kernel_fdot_c(float *y, int64_t y_step, const struct kf_mat *w,
                    const struct kf_mat *x, int64_t n);
 
@@ -46,13 +47,23 @@ void kernel_fwht_c(float *x, int64_t n, int64_t block);
 
 #if B2_X86
 /* x86/dot_avx2.c */
-void kernel_act_quant_avx2(int8_t *q, float *d, float *s, const float *x, int64_t n);
+void kernel_act_quant_avx2(const struct kq_act *a, int64_t t, const float *x);
 void kernel_dequant_avx2(float *dst, const int8_t *code, const float *scale,
                          const float *min, int64_t n);
 void kernel_qdot_avx2(float *y, int64_t y_step, const struct kq_mat *w,
-                      const struct kq_act *x, int64_t n);
+                      const struct kq_act *x);
 void kernel_fdot_avx2(float *y, int64_t y_step, const struct kf_mat *w,
                       const struct kf_mat *x, int64_t n);
+
+/* x86/packed_avx2.c */
+kernel_packed packed_q2_0_g128_avx2, packed_tq2_0_avx2, packed_ptq1_0_avx2;
+kernel_packed packed_q2_0_avx2, packed_tq1_0_avx2, packed_q4_0_avx2, packed_q8_0_avx2;
+
+/* x86/dot_avx512vnni.c */
+kernel_packed packed_q2_0_g128_avx512vnni, packed_tq2_0_avx512vnni;
+kernel_packed packed_ptq1_0_avx512vnni;
+void kernel_qdot_avx512vnni(float *y, int64_t y_step, const struct kq_mat *w,
+                            const struct kq_act *x);
 
 /* x86/unpack_avx2.c */
 kernel_unpack unpack_q4_0_avx2, unpack_q4_1_avx2, unpack_q5_0_avx2, unpack_q5_1_avx2;

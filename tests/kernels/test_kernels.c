@@ -13,16 +13,13 @@
 
 #include <cmocka.h>
 
-enum { SEED = 1 };
-
 static int run_level(unsigned cpu)
 {
-    struct kt t = {.rng = rng_make(SEED)};
+    struct kcheck t = kt_make(cpu, false);
+    int n_failed = kcheck_run(&t);
 
-    kernels_init(&t.k, cpu);
-    kernels_init(&t.ref, 0);
-    t.level = t.k.name;
-    return kt_run_all(&t);
+    kt_free(&t);
+    return n_failed;
 }
 
 static void test_scalar(void **state)

@@ -15,3 +15,14 @@ set_tests_properties(test_eval_real test_eval_gemma3 PROPERTIES PROCESSORS 2)
 add_test(NAME cli_eval COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_eval.py
     $<TARGET_FILE:bonsai2_cli> ${B2_STORIES})
 set_tests_properties(cli_eval PROPERTIES TIMEOUT 60 LABELS unit)
+
+# selftest and bench, and selftest with a kernel that is broken on purpose.
+add_executable(selftest_broken cli/selftest_broken.c
+    ${CMAKE_SOURCE_DIR}/src/cli/cmd_selftest.c ${CMAKE_SOURCE_DIR}/src/cli/cli.c
+    ${CMAKE_SOURCE_DIR}/src/cli/terminal.c)
+target_link_libraries(selftest_broken PRIVATE b2_kernel b2_base PkgConfig::CJSON)
+target_link_options(selftest_broken PRIVATE -Wl,--wrap=kernels_init)
+add_test(NAME cli_selftest COMMAND Python3::Interpreter
+    ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_selftest.py $<TARGET_FILE:bonsai2_cli>
+    $<TARGET_FILE:selftest_broken> ${B2_STORIES})
+set_tests_properties(cli_selftest PROPERTIES TIMEOUT 180 LABELS unit)

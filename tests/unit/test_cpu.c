@@ -132,6 +132,14 @@ static void test_names(void **state)
     assert_string_equal(cpu_level_name(HAVE_AVX512), "avx512");
     assert_string_equal(cpu_level_name(HAVE_SPR), "amx");
     assert_string_equal(cpu_level_name(CPU_NEON | CPU_DOTPROD), "dotprod");
+    assert_string_equal(cpu_level_at(0), "scalar");
+    assert_string_equal(cpu_level_at(1), "avx2");
+    assert_null(cpu_level_at(-1));
+    int n = 0;
+    while (cpu_level_at(n)) /* every name is one that cpu_limit() knows */
+        assert_int_equal(cpu_limit(&(unsigned){0}, ~0u, cpu_level_at(n++), NULL),
+                         B2_OK);
+    assert_null(cpu_level_at(n));
 }
 
 /* What this machine says agrees with itself, and with the system's own list. */

@@ -14,7 +14,7 @@ enum { TOKENS_CHUNK = 4 };
 
 /* Byte offsets of the parts of one allocation; total is its size. */
 struct act_layout {
-    uint64_t x, rotated, q[2], d[2], s[2], total;
+    uint64_t x, rotated, q[2], p[2], e[2], ep[2], sum[2], s[2], d[2], total;
 };
 
 static uint64_t place(struct act_layout *l, uint64_t n_bytes)
@@ -37,8 +37,12 @@ static struct act_layout layout(const struct backend *be, int64_t max_tokens,
     l.rotated = place(&l, 4 * n);
     for (int i = 0; i < 2 && !be->exact; i++) {
         l.q[i] = place(&l, n_q);
-        l.d[i] = place(&l, 4 * (n_q / KQ_GROUP));
+        l.p[i] = place(&l, n_q);
+        l.e[i] = place(&l, n_q);
+        l.ep[i] = place(&l, n_q / 4);
+        l.sum[i] = place(&l, 4 * (n_q / KQ_GROUP + (uint64_t)max_tokens));
         l.s[i] = place(&l, 4 * (n_q / KQ_GROUP));
+        l.d[i] = place(&l, 4 * (uint64_t)max_tokens);
     }
     return l;
 }
@@ -58,9 +62,13 @@ static float *floats_at(struct act_cpu *c, uint64_t offset)
 static void bind_form(struct act_form *f, struct act_cpu *c, const struct act_layout *l,
                       int i)
 {
-    f->q = (int8_t *)(c->mem + l->q[i]);
-    f->d = floats_at(c, l->d[i]);
-    f->s = floats_at(c, l->s[i]);
+    f->q.q = (int8_t *)(c->mem + l->q[i]);
+    f->q.p = (int8_t *)(c->mem + l->p[i]);
+    f->q.e = (int16_t *)(void *)(c->mem + l->e[i]);
+    f->q.ep = (int16_t *)(void *)(c->mem + l->ep[i]);
+    f->q.sum = (int32_t *)(void *)(c->mem + l->sum[i]);
+    f->q.s = floats_at(c, l->s[i]);
+    f->q.d = floats_at(c, l->d[i]);
 }
 
 enum b2_status act_new(struct act **out, struct backend *be, int64_t max_tokens,
@@ -126,26 +134,25 @@ void act_changed(struct act *a, int64_t n_tokens, int64_t width)
 }
 
 struct form_job {
+    const struct backend *be;
     const struct kernels *k;
     const struct act *a;
     struct act_form *f;
     bool make_x, make_q;
 };
 
-/* Token t in 8 bits: whole groups, then the last columns with zeros behind them. */
-static void quantise(const struct form_job *j, int64_t t, const float *x)
+/* Token t in 8 bits. A width that the kernels do not take gets zeros behind it, in row
+ * [CPU_MAX_WIDTH]. */
+static void quantise(const struct form_job *j, int64_t t, const float *x, float *row)
 {
-    const struct act_form *f = j->f;
-    int64_t width = j->a->width, whole = width / KQ_STEP * KQ_STEP;
-    int64_t q_width = cpu_q_width(width), groups = q_width / KQ_GROUP;
-    float last[KQ_STEP] = {0};
+    int64_t width = j->a->width, q_width = cpu_q_width(width);
 
-    j->k->act_quant(f->q + t * q_width, f->d + t * groups, f->s + t * groups, x, whole);
-    if (whole == width)
-        return;
-    memcpy(last, x + whole, (size_t)(width - whole) * sizeof *x);
-    j->k->act_quant(f->q + t * q_width + whole, f->d + t * groups + whole / KQ_GROUP,
-                    f->s + t * groups + whole / KQ_GROUP, last, KQ_STEP);
+    if (q_width > width) {
+        memcpy(row, x, (size_t)width * sizeof *x);
+        memset(row + width, 0, (size_t)(q_width - width) * sizeof *x);
+        x = row;
+    }
+    j->k->act_quant(&j->f->q, t, x);
 }
 
 static void form_part(void *ctx, int64_t begin, int64_t end, int thread)
@@ -154,7 +161,6 @@ static void form_part(void *ctx, int64_t begin, int64_t end, int thread)
     struct act_form *f = j->f;
     int64_t width = j->a->width;
 
-    (void)thread;
     for (int64_t t = begin; t < end; t++) {
         const float *x = j->a->x + t * width;
         if (f->rot) {
@@ -169,7 +175,7 @@ static void form_part(void *ctx, int64_t begin, int64_t end, int thread)
             x = y;
         }
         if (j->make_q)
-            quantise(j, t, x);
+            quantise(j, t, x, cpu_scratch(j->be, thread));
     }
 }
 
@@ -184,7 +190,10 @@ const struct act_form *cpu_act_form(struct backend *be, struct act *a,
         f->rot = rot;
         f->have_x = f->have_q = false;
     }
-    struct form_job j = {&be->k, a, f, !f->have_x, want_q && !f->have_q};
+    struct form_job j = {be, &be->k, a, f, !f->have_x, want_q && !f->have_q};
+
+    f->q.rows = a->n_tokens;
+    f->q.n = cpu_q_width(a->width);
     if (j.make_x || j.make_q)
         cpu_run(be, form_part, &j, a->n_tokens, TOKENS_CHUNK);
     f->have_x = true;

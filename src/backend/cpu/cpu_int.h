@@ -33,8 +33,7 @@ struct act_form {
     const struct rotation *rot; /* NULL: plain */
     const float *x;             /* [T, width] */
     float *rotated;             /* storage behind x when rot is set */
-    int8_t *q;                  /* [T, q_width], NULL in exact mode */
-    float *d, *s;               /* [T, q_width / KQ_GROUP] */
+    struct kq_act q;            /* in 8 bits, q_width columns; NULLs in exact mode */
     bool have_x, have_q;
 };
 

@@ -1,12 +1,13 @@
 /*
  * matmul.c - matrix products over the kernels: which rows, in which order, by whom.
  *
- * Work is cut into tiles of rows. For one token a tile's rows are unpacked a few at a
- * time into L1 and multiplied at once; for many tokens the tile is unpacked once and
- * meets all tokens, in blocks small enough for L1. Every element is one dot product of
- * the kernel contract, so none of these sizes changes a bit. Rows of padded weights are
- * unpacked as they are stored and multiplied up to their columns: in 8 bits up to the
- * next multiple of KQ_STEP, where the activation has zeros.
+ * Work is cut into tiles of rows. Where the type has a kernel for it, the packed rows meet
+ * the tokens as they are. Else, for one token a tile's rows are unpacked a few at a time
+ * into L1 and multiplied at once; for many tokens the tile is unpacked once and meets all
+ * tokens, in blocks small enough for L1. Every element is one dot product of the kernel
+ * contract, so none of these sizes changes a bit. Rows of padded weights are unpacked as
+ * they are stored and multiplied up to their columns: in 8 bits up to the next multiple
+ * of KQ_STEP, where the activation has zeros.
  */
 #include "backend/cpu/cpu_int.h"
 
@@ -60,36 +61,59 @@ static int64_t tokens_that_fit(int64_t row_bytes, int64_t step)
     return max_i64(step, ACT_BYTES / row_bytes / step * step);
 }
 
+/* Tokens [t, t + rows) of an activation. */
+static struct kq_act act_rows(const struct kq_act *a, int64_t t, int64_t rows)
+{
+    int64_t at = t * a->n;
+
+    return (struct kq_act){a->q + at,
+                           a->p + at,
+                           a->e + at / 2,
+                           a->ep + at / 8,
+                           a->sum + t * (a->n / KQ_GROUP + 1),
+                           a->s + at / KQ_GROUP,
+                           a->d + t,
+                           rows,
+                           a->n};
+}
+
 /* Rows [begin, end) of one weight in 8 bits. */
 static void quant_rows(const struct matmul_ctx *c, const struct matmul_job *j,
                        int64_t begin, int64_t end, int thread)
 {
     const struct kernels *k = &c->be->k;
     const struct weight *w = j->w;
-    int64_t n = cpu_q_width(w->cols), n_groups = n / KQ_GROUP, T = c->n_tokens;
+    int64_t n = cpu_q_width(w->cols), T = c->n_tokens;
     int64_t stored = weight_stored(w), groups = stored / KQ_GROUP;
     int64_t row_bytes = stored + 8 * groups;
     int64_t step =
         rows_that_fit(row_bytes, T == 1 ? VEC_BYTES : MAT_BYTES, end - begin);
-    int64_t block = tokens_that_fit(row_bytes, QUANT_TOKENS);
+    int64_t block = tokens_that_fit(2 * n, QUANT_TOKENS); /* q and e */
     float *scale = cpu_scratch(c->be, thread), *min = scale + step * groups;
     int8_t *code = (int8_t *)(min + step * groups);
-    struct kq_mat m = {code, scale,  kernel_has_min(w->type) ? min : NULL,
-                       0,    stored, groups};
+    struct kq_mat m = {code,
+                       scale,
+                       kernel_has_min(w->type) ? min : NULL,
+                       0,
+                       stored,
+                       groups,
+                       kernel_block(w->type),
+                       kernel_low(w->type)};
 
+    if (n == stored && T <= k->packed_tokens[w->type]) {
+        k->packed[w->type](j->y + begin, w->rows,
+                           w->data + (uint64_t)begin * w->row_bytes, w->row_bytes,
+                           end - begin, &j->f->q);
+        return;
+    }
     for (int64_t r = begin; r < end; r += step) {
         m.rows = min_i64(step, end - r);
         for (int64_t i = 0; i < m.rows; i++)
             k->unpack[w->type](code + i * stored, scale + i * groups, min + i * groups,
                                w->data + (uint64_t)(r + i) * w->row_bytes, stored);
         for (int64_t t = 0; t < T; t += block) {
-            struct kq_act x = {j->f->q + t * n,
-                               j->f->d + t * n_groups,
-                               j->f->s + t * n_groups,
-                               min_i64(block, T - t),
-                               n,
-                               n_groups};
-            k->qdot(j->y + t * w->rows + r, w->rows, &m, &x, n);
+            struct kq_act x = act_rows(&j->f->q, t, min_i64(block, T - t));
+            k->qdot(j->y + t * w->rows + r, w->rows, &m, &x);
         }
     }
 }

@@ -4,6 +4,8 @@
 #ifndef KERNEL_X86_AVX2_H
 #define KERNEL_X86_AVX2_H
 
+#include "kernel/kernel.h"
+
 #include <immintrin.h>
 #include <stdint.h>
 
@@ -31,6 +33,36 @@ static ALWAYS_INLINE float fold8(__m256 v)
     a = _mm_add_ps(a, _mm_movehl_ps(a, a));
     a = _mm_add_ss(a, _mm_shuffle_ps(a, a, 1));
     return _mm_cvtss_f32(a);
+}
+
+/* lo, hi: the sums of lanes 0-3, of lanes 4-7, of sum[0], sum[1], ... sum[7]. */
+static ALWAYS_INLINE void sum_halves(__m256i *lo, __m256i *hi, const __m256i *sum)
+{
+    __m256i a = _mm256_hadd_epi32(_mm256_hadd_epi32(sum[0], sum[1]),
+                                  _mm256_hadd_epi32(sum[2], sum[3]));
+    __m256i b = _mm256_hadd_epi32(_mm256_hadd_epi32(sum[4], sum[5]),
+                                  _mm256_hadd_epi32(sum[6], sum[7]));
+
+    *lo = _mm256_permute2x128_si256(a, b, 0x20);
+    *hi = _mm256_permute2x128_si256(a, b, 0x31);
+}
+
+/* The sums of all lanes of sum[0], sum[1], ... sum[7]. */
+static ALWAYS_INLINE __m256i sum_each(const __m256i *sum)
+{
+    __m256i lo, hi;
+
+    sum_halves(&lo, &hi, sum);
+    return _mm256_add_epi32(lo, hi);
+}
+
+/* The sum of e * q over groups [g, g + n_g) of token t. */
+static ALWAYS_INLINE int32_t act_sum(const struct kq_act *x, int64_t t, int64_t g,
+                                     int64_t n_g)
+{
+    const int32_t *sum = x->sum + t * (x->n / KQ_GROUP + 1) + g;
+
+    return (int32_t)((uint32_t)sum[n_g] - (uint32_t)sum[0]);
 }
 
 /* The first n lanes of 8 set (n in 0..8), for maskload and maskstore. */

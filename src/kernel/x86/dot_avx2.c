@@ -11,40 +11,87 @@
 #include <math.h>
 #include <string.h>
 
-enum { MAX_BLOCK = 4 }; /* rows or tokens that advance together */
+enum {
+    MAX_BLOCK = 4, /* rows or tokens of fdot that advance together */
+    N_SUMS = 8,    /* elements of qdot that advance together: lanes of a register */
+};
 
-void kernel_act_quant_avx2(int8_t *q, float *d, float *s, const float *x, int64_t n)
+static ALWAYS_INLINE __m256i magnitude(const float *x)
 {
-    const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
+    return _mm256_and_si256(load256(x), _mm256_set1_epi32(0x7fffffff));
+}
 
-    for (int64_t g = 0; g < n / KQ_GROUP; g++, q += KQ_GROUP, x += KQ_GROUP) {
-        __m256 lo = _mm256_loadu_ps(x), hi = _mm256_loadu_ps(x + 8);
-        __m256i m =
-            _mm256_max_epi32(_mm256_and_si256(_mm256_castps_si256(lo), magnitude),
-                             _mm256_and_si256(_mm256_castps_si256(hi), magnitude));
-        __m128i m4 =
-            _mm_max_epi32(_mm256_castsi256_si128(m), _mm256_extracti128_si256(m, 1));
-        m4 = _mm_max_epi32(m4, _mm_shuffle_epi32(m4, 0x4e));
-        m4 = _mm_max_epi32(m4, _mm_shuffle_epi32(m4, 0xb1));
-        float max = _mm_cvtss_f32(_mm_castsi128_ps(m4));
-        if (!(max >= 0x1p-100f) || isinf(max)) {
-            memset(q, 0, KQ_GROUP);
-            d[g] = s[g] = max < 0x1p-100f ? 0.0f : NAN;
-            continue;
+/* The largest of 8 magnitudes as integers, so that a NaN is the largest. */
+static ALWAYS_INLINE float largest(__m256i m)
+{
+    __m128i v =
+        _mm_max_epi32(_mm256_castsi256_si128(m), _mm256_extracti128_si256(m, 1));
+
+    v = _mm_max_epi32(v, _mm_shuffle_epi32(v, 0x4e));
+    v = _mm_max_epi32(v, _mm_shuffle_epi32(v, 0xb1));
+    return _mm_cvtss_f32(_mm_castsi128_ps(v));
+}
+
+static ALWAYS_INLINE int sum_lanes(__m256i v)
+{
+    __m128i s =
+        _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+
+    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4e));
+    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0xb1));
+    return _mm_cvtsi128_si32(s);
+}
+
+/* 16 codes of q to the order of kq_act.p: 4 of each plane, m / 4 bytes apart. */
+static ALWAYS_INLINE void store_planes(int8_t *p, int64_t plane, __m128i q)
+{
+    const __m128i quads =
+        _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    int32_t v[4];
+
+    store128(v, _mm_shuffle_epi8(q, quads));
+    for (int k = 0; k < 4; k++)
+        memcpy(p + k * plane, &v[k], sizeof v[k]);
+}
+
+void kernel_act_quant_avx2(const struct kq_act *a, int64_t t, const float *x)
+{
+    int64_t n = a->n;
+    int8_t *q = a->q + t * n, *p = a->p + t * n;
+    int16_t *e = a->e + t * n / 2, *ep = a->ep + t * n / 8;
+    int32_t *sum = a->sum + t * (n / KQ_GROUP + 1);
+    float *s = a->s + t * n / KQ_GROUP;
+    __m256i m = _mm256_setzero_si256();
+
+    for (int64_t i = 0; i < n; i += 8)
+        m = _mm256_max_epi32(m, magnitude(x + i));
+    float max = largest(m), d = max / (127.0f * KQ_MAX_E), part = KQ_MAX_E / max;
+    bool empty = !(max >= 0x1p-100f) || isinf(max);
+    a->d[t] = !empty ? d : max < 0x1p-100f ? 0.0f : NAN;
+    sum[0] = 0;
+    for (int64_t g = 0; g < n / KQ_GROUP; g++, x += KQ_GROUP) {
+        int64_t c = g * KQ_GROUP, first = c / KQ_PLANE * KQ_PLANE;
+        int64_t width = n - first < KQ_PLANE ? n - first : KQ_PLANE;
+        __m256i lo = _mm256_setzero_si256(), hi = lo;
+        int factor = 1;
+        if (!empty) {
+            float top = largest(_mm256_max_epi32(magnitude(x), magnitude(x + 8)));
+            factor += (int)(top * part);
+            factor = factor > KQ_MAX_E ? KQ_MAX_E : factor;
+            __m256 inv = _mm256_set1_ps(1.0f / (d * (float)factor));
+            lo = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x), inv));
+            hi = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + 8), inv));
         }
-        __m256 inv = _mm256_set1_ps(127.0f / max);
-        __m256i a = _mm256_cvtps_epi32(_mm256_mul_ps(lo, inv));
-        __m256i b = _mm256_cvtps_epi32(_mm256_mul_ps(hi, inv));
-        __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(a, b), 0xd8);
-        store128(q, _mm_packs_epi16(_mm256_castsi256_si128(words),
-                                    _mm256_extracti128_si256(words, 1)));
-        __m256i sum = _mm256_add_epi32(a, b);
-        __m128i s4 = _mm_add_epi32(_mm256_castsi256_si128(sum),
-                                   _mm256_extracti128_si256(sum, 1));
-        s4 = _mm_add_epi32(s4, _mm_shuffle_epi32(s4, 0x4e));
-        s4 = _mm_add_epi32(s4, _mm_shuffle_epi32(s4, 0xb1));
-        d[g] = max / 127.0f;
-        s[g] = d[g] * (float)_mm_cvtsi128_si32(s4);
+        __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(lo, hi), 0xd8);
+        __m128i bytes = _mm_packs_epi16(_mm256_castsi256_si128(words),
+                                        _mm256_extracti128_si256(words, 1));
+        int total = factor * sum_lanes(_mm256_add_epi32(lo, hi));
+        store128(q + c, bytes);
+        store_planes(p + first + (c - first) / 4, width / 4, bytes);
+        store128(e + c / 2, _mm_set1_epi16((int16_t)factor));
+        ep[2 * g] = ep[2 * g + 1] = (int16_t)factor;
+        sum[g + 1] = (int32_t)((uint32_t)sum[g] + (uint32_t)total);
+        s[g] = (float)total;
     }
 }
 
@@ -60,16 +107,6 @@ void kernel_dequant_avx2(float *dst, const int8_t *code, const float *scale,
             v = _mm256_sub_ps(v, _mm256_set1_ps(min[g]));
         _mm256_storeu_ps(dst + i, v);
     }
-}
-
-/* Two scales p[0], p[1] to lanes 0-3 and 4-7. */
-static ALWAYS_INLINE __m256 spread_pair(const float *p)
-{
-    double pair;
-
-    memcpy(&pair, p, sizeof pair);
-    return _mm256_permutevar_ps(_mm256_castpd_ps(_mm256_set1_pd(pair)),
-                                _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1));
 }
 
 /* sum of min * s, LANES of 8 over n_groups (even). */
@@ -89,68 +126,166 @@ static ALWAYS_INLINE float dot_min(const float *min, const float *s, int64_t n_g
     return fold8(acc);
 }
 
-/* Rows r.. of w times rows t.. of x: n_r by n_t elements, constants of the caller. */
-static ALWAYS_INLINE void qdot_block(float *y, int64_t y_step, const struct kq_mat *w,
-                                     int64_t r, int n_r, const struct kq_act *x,
-                                     int64_t t, int n_t, int64_t n)
-{
-    const __m256i ones = _mm256_set1_epi16(1);
-    __m256 acc[MAX_BLOCK][MAX_BLOCK];
-    const int8_t *code = w->code + r * w->code_step, *q = x->q + t * x->q_step;
-    const float *scale = w->scale + r * w->group_step, *d = x->d + t * x->group_step;
+/* A tile of elements that advance together: element v is row r + v / n_t and token t + v
+ * % n_t; there are n_r * n_t <= N_SUMS of them, constants of the caller. */
+struct qtile {
+    const struct kq_mat *w;
+    const struct kq_act *x;
+    int64_t r, t;
+    int n_r, n_t;
+};
 
-    for (int i = 0; i < n_r; i++)
-        for (int j = 0; j < n_t; j++)
-            acc[i][j] = _mm256_setzero_ps();
-    for (int64_t b = 0; b < n / KQ_STEP; b++) {
-        __m256i qv[MAX_BLOCK];
-        __m256 dv[MAX_BLOCK];
-        for (int j = 0; j < n_t; j++) {
-            qv[j] = load256(q + j * x->q_step + b * KQ_STEP);
-            dv[j] = spread_pair(d + j * x->group_step + 2 * b);
-        }
-        for (int i = 0; i < n_r; i++) {
-            __m256i wv = load256(code + i * w->code_step + b * KQ_STEP);
+/* The two scales of a step to lanes 0-3 and 4-7. */
+static ALWAYS_INLINE __m256 spread_pair(const float *p)
+{
+    double pair;
+
+    memcpy(&pair, p, sizeof pair);
+    return _mm256_permutevar_ps(_mm256_castpd_ps(_mm256_set1_pd(pair)),
+                                _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1));
+}
+
+/* Blocks of 16 and 32. |code| meets q with the code's sign: pairs stay below 2 * 128 *
+ * 127 < 2^15. */
+static ALWAYS_INLINE void tile_lanes(float *y, const struct qtile *q)
+{
+    const struct kq_mat *w = q->w;
+    const int8_t *code = w->code + q->r * w->code_step;
+    const float *scale = w->scale + q->r * w->group_step;
+    __m256 acc[N_SUMS];
+
+    for (int v = 0; v < q->n_r * q->n_t; v++)
+        acc[v] = _mm256_setzero_ps();
+    for (int64_t c = 0; c < q->x->n; c += KQ_STEP) {
+        for (int i = 0; i < q->n_r; i++) {
+            __m256i wv = load256(code + i * w->code_step + c);
             __m256i wabs = _mm256_abs_epi8(wv);
-            __m256 sv = spread_pair(scale + i * w->group_step + 2 * b);
-            for (int j = 0; j < n_t; j++) {
-                /* |w| * (q with w's sign): pairs stay below 2 * 128 * 127 < 2^15. */
-                __m256i p = _mm256_maddubs_epi16(wabs, _mm256_sign_epi8(qv[j], wv));
-                __m256 sum = _mm256_cvtepi32_ps(_mm256_madd_epi16(p, ones));
-                __m256 sd = _mm256_mul_ps(sv, dv[j]);
-                acc[i][j] = _mm256_add_ps(acc[i][j], _mm256_mul_ps(sd, sum));
+            __m256 sv = spread_pair(scale + i * w->group_step + c / KQ_GROUP);
+            for (int j = 0; j < q->n_t; j++) {
+                int64_t at = (q->t + j) * q->x->n + c;
+                __m256i p = _mm256_maddubs_epi16(
+                    wabs, _mm256_sign_epi8(load256(q->x->q + at), wv));
+                p = _mm256_madd_epi16(p, load256(q->x->e + at / 2));
+                acc[i * q->n_t + j] = _mm256_add_ps(
+                    acc[i * q->n_t + j], _mm256_mul_ps(sv, _mm256_cvtepi32_ps(p)));
             }
         }
     }
+    for (int v = 0; v < q->n_r * q->n_t; v++)
+        y[v] = fold8(acc[v]);
+}
+
+/* Scale of group g for element v, 0 for elements that the tile has not. */
+static ALWAYS_INLINE float scale_of(const struct qtile *q, int v, int64_t g)
+{
+    if (v >= q->n_r * q->n_t)
+        return 0.0f;
+    return q->w->scale[(q->r + v / q->n_t) * q->w->group_step + g];
+}
+
+/* Vectors are put together in registers: a load of what was just stored in pieces would
+ * wait for the stores. */
+static ALWAYS_INLINE __m256 tile_scales(const struct qtile *q, int64_t g)
+{
+    if (q->n_t == 4)
+        return _mm256_set_m128(_mm_set1_ps(scale_of(q, 4, g)),
+                               _mm_set1_ps(scale_of(q, 0, g)));
+    return _mm256_setr_ps(scale_of(q, 0, g), scale_of(q, 1, g), scale_of(q, 2, g),
+                          scale_of(q, 3, g), scale_of(q, 4, g), scale_of(q, 5, g),
+                          scale_of(q, 6, g), scale_of(q, 7, g));
+}
+
+/* low * sum of e * q over groups [g, g + n_g), for every element. */
+static ALWAYS_INLINE __m256i tile_lows(const struct qtile *q, int64_t g, int64_t n_g)
+{
+    const struct kq_act *x = q->x;
+    __m256i s;
+
+    if (q->n_t == 4)
+        s = _mm256_broadcastsi128_si256(
+            _mm_setr_epi32(act_sum(x, q->t, g, n_g), act_sum(x, q->t + 1, g, n_g),
+                           act_sum(x, q->t + 2, g, n_g), act_sum(x, q->t + 3, g, n_g)));
+    else
+        s = _mm256_set1_epi32(act_sum(x, q->t, g, n_g));
+    return _mm256_mullo_epi32(s, _mm256_set1_epi32(q->w->low));
+}
+
+/* Blocks of 64 and more. Codes become unsigned by adding low, whose part is taken from
+ * the sums. */
+static ALWAYS_INLINE void tile_blocks(float *y, const struct qtile *q)
+{
+    const struct kq_mat *w = q->w;
+    const __m256i low = _mm256_set1_epi8((char)w->low);
+    const int8_t *code = w->code + q->r * w->code_step;
+    __m256 acc = _mm256_setzero_ps();
+
+    for (int64_t b = 0; b < q->x->n; b += w->block) {
+        __m256i sum[N_SUMS];
+        for (int v = 0; v < N_SUMS; v++)
+            sum[v] = _mm256_setzero_si256();
+        int64_t end = min_i64(b + w->block, q->x->n), g = b / KQ_GROUP;
+        for (int64_t c = b; c < end; c += KQ_STEP) {
+            for (int i = 0; i < q->n_r; i++) {
+                __m256i u = _mm256_add_epi8(load256(code + i * w->code_step + c), low);
+                for (int j = 0; j < q->n_t; j++) {
+                    int64_t at = (q->t + j) * q->x->n + c;
+                    __m256i p = _mm256_maddubs_epi16(u, load256(q->x->q + at));
+                    p = _mm256_madd_epi16(p, load256(q->x->e + at / 2));
+                    sum[i * q->n_t + j] = _mm256_add_epi32(sum[i * q->n_t + j], p);
+                }
+            }
+        }
+        __m256i s =
+            _mm256_sub_epi32(sum_each(sum), tile_lows(q, g, end / KQ_GROUP - g));
+        acc =
+            _mm256_add_ps(acc, _mm256_mul_ps(tile_scales(q, g), _mm256_cvtepi32_ps(s)));
+    }
+    _mm256_storeu_ps(y, acc);
+}
+
+/* Rows r.. of w times rows t.. of x: n_r by n_t elements, constants of the caller. */
+static ALWAYS_INLINE void qdot_block(float *y, int64_t y_step, const struct kq_mat *w,
+                                     int64_t r, int n_r, const struct kq_act *x,
+                                     int64_t t, int n_t)
+{
+    const struct qtile q = {w, x, r, t, n_r, n_t};
+    float acc[N_SUMS];
+
+    if (w->block > KQ_STEP)
+        tile_blocks(acc, &q);
+    else
+        tile_lanes(acc, &q);
     for (int i = 0; i < n_r; i++) {
         for (int j = 0; j < n_t; j++) {
-            float v = fold8(acc[i][j]);
+            float a = acc[i * n_t + j];
             if (w->min)
-                v -= dot_min(w->min + (r + i) * w->group_step,
-                             x->s + (t + j) * x->group_step, n / KQ_GROUP);
-            y[(t + j) * y_step + r + i] = v;
+                a -= dot_min(w->min + (r + i) * w->group_step,
+                             x->s + (t + j) * x->n / KQ_GROUP, x->n / KQ_GROUP);
+            y[(t + j) * y_step + r + i] = x->d[t + j] * a;
         }
     }
 }
 
 void kernel_qdot_avx2(float *y, int64_t y_step, const struct kq_mat *w,
-                      const struct kq_act *x, int64_t n)
+                      const struct kq_act *x)
 {
     int64_t r = 0;
 
     for (; r + 2 <= w->rows && x->rows >= 2; r += 2) {
         int64_t t = 0;
         for (; t + 4 <= x->rows; t += 4)
-            qdot_block(y, y_step, w, r, 2, x, t, 4, n);
+            qdot_block(y, y_step, w, r, 2, x, t, 4);
         for (; t < x->rows; t++)
-            qdot_block(y, y_step, w, r, 2, x, t, 1, n);
+            qdot_block(y, y_step, w, r, 2, x, t, 1);
     }
+    for (; r + 8 <= w->rows && w->block > KQ_STEP; r += 8)
+        qdot_block(y, y_step, w, r, 8, x, 0, 1);
     for (; r + 4 <= w->rows; r += 4)
         for (int64_t t = 0; t < x->rows; t++)
-            qdot_block(y, y_step, w, r, 4, x, t, 1, n);
+            qdot_block(y, y_step, w, r, 4, x, t, 1);
     for (; r < w->rows; r++)
         for (int64_t t = 0; t < x->rows; t++)
-            qdot_block(y, y_step, w, r, 1, x, t, 1, n);
+            qdot_block(y, y_step, w, r, 1, x, t, 1);
 }
 
 /* As qdot_block in F32: lanes 0-7 and 8-15 of an element are two registers. */

@@ -1,5 +1,5 @@
 /*
- * selftest.c - deliberately broken kernels, each of which the harness must catch.
+ * test_broken.c - deliberately broken kernels, each of which the harness must catch.
  */
 #define _DEFAULT_SOURCE
 #include "kernel/variants.h"
@@ -50,37 +50,37 @@ static void fdot_over_read(float *y, int64_t y_step, const struct kf_mat *w,
 
 /* Ignores the minimum. */
 static void qdot_no_min(float *y, int64_t y_step, const struct kq_mat *w,
-                        const struct kq_act *x, int64_t n)
+                        const struct kq_act *x)
 {
     struct kq_mat m = *w;
 
     m.min = NULL;
-    kernel_qdot_c(y, y_step, &m, x, n);
+    kernel_qdot_c(y, y_step, &m, x);
 }
 
 /* Uses the scale of an even group for the odd one. */
 static void qdot_wide_groups(float *y, int64_t y_step, const struct kq_mat *w,
-                             const struct kq_act *x, int64_t n)
+                             const struct kq_act *x)
 {
-    float scale[64];
+    float scale[256];
     struct kq_mat m = *w;
 
     for (int64_t r = 0; r < w->rows; r++) {
-        for (int64_t g = 0; g < n / KQ_GROUP; g++)
+        for (int64_t g = 0; g < x->n / KQ_GROUP; g++)
             scale[g] = w->scale[r * w->group_step + g / 2 * 2];
         m.code = w->code + r * w->code_step;
         m.scale = scale;
         m.min = w->min ? w->min + r * w->group_step : NULL;
         m.rows = 1;
-        kernel_qdot_c(y + r, y_step, &m, x, n);
+        kernel_qdot_c(y + r, y_step, &m, x);
     }
 }
 
 /* Swaps the last two tokens' results when there are several. */
 static void qdot_swapped(float *y, int64_t y_step, const struct kq_mat *w,
-                         const struct kq_act *x, int64_t n)
+                         const struct kq_act *x)
 {
-    kernel_qdot_c(y, y_step, w, x, n);
+    kernel_qdot_c(y, y_step, w, x);
     if (x->rows > 1) {
         float *a = y + (x->rows - 1) * y_step, *b = y + (x->rows - 2) * y_step;
         float keep = *a;
@@ -90,12 +90,14 @@ static void qdot_swapped(float *y, int64_t y_step, const struct kq_mat *w,
 }
 
 /* Cuts instead of rounding. */
-static void act_quant_cut(int8_t *q, float *d, float *s, const float *x, int64_t n)
+static void act_quant_cut(const struct kq_act *a, int64_t t, const float *x)
 {
-    kernel_act_quant_c(q, d, s, x, n);
-    for (int64_t i = 0; i < n; i++)
-        if (isfinite(d[i / KQ_GROUP]) && d[i / KQ_GROUP] > 0)
-            q[i] = (int8_t)(x[i] / d[i / KQ_GROUP]);
+    kernel_act_quant_c(a, t, x);
+    for (int64_t i = 0; i < a->n; i++) {
+        float step = a->d[t] * (float)a->e[(t * a->n + i) / 2];
+        if (isfinite(step) && step > 0)
+            a->q[t * a->n + i] = (int8_t)(x[i] / step);
+    }
 }
 
 static void unpack_last_wrong(int8_t *code, float *scale, float *min,
@@ -131,20 +133,11 @@ static void fwht_other_order(float *x, int64_t n, int64_t block)
     }
 }
 
-static struct kt quiet_harness(void)
-{
-    struct kt t = {.level = "selftest", .rng = rng_make(2), .quiet = true};
-
-    kernels_init(&t.k, 0);
-    kernels_init(&t.ref, 0);
-    return t;
-}
-
 static void test_broken_kernels_are_caught(void **state)
 {
     (void)state;
     for (int i = 0; i < 9; i++) {
-        struct kt t = quiet_harness();
+        struct kcheck t = kt_make(0, true);
         switch (i) {
         case 0:
             t.k.fdot = fdot_8_lanes;
@@ -174,17 +167,19 @@ static void test_broken_kernels_are_caught(void **state)
             t.k.fwht = fwht_other_order;
             break;
         }
-        if (kt_run_all(&t) == 0)
+        if (kcheck_run(&t) == 0)
             fail_msg("broken kernel %d passed", i);
+        kt_free(&t);
     }
 }
 
 static void test_whole_kernels_pass(void **state)
 {
-    struct kt t = quiet_harness();
+    struct kcheck t = kt_make(0, true);
 
     (void)state;
-    assert_int_equal(kt_run_all(&t), 0);
+    assert_int_equal(kcheck_run(&t), 0);
+    kt_free(&t);
 }
 
 /* A read past the end hits a guard page: the process dies, so a child does it. */
@@ -195,11 +190,11 @@ static void test_over_read_faults(void **state)
 
     (void)state;
     if (pid == 0) {
-        struct kt t = quiet_harness();
+        struct kcheck t = kt_make(0, true);
         signal(SIGSEGV, SIG_DFL); /* cmocka's handler would print */
         signal(SIGBUS, SIG_DFL);
         t.k.fdot = fdot_over_read;
-        kt_run_all(&t);
+        kcheck_run(&t);
         _exit(0);
     }
     assert_true(pid > 0 && waitpid(pid, &status, 0) == pid);

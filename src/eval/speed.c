@@ -1,0 +1,160 @@
+/*
+ * speed.c - the measurements behind `bonsai2 bench`.
+ */
+#include "eval/speed.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "eval/stats.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+enum { MEMORY_PASSES = 5, MEMORY_CHUNK = 1 << 20, LOAD_CTX = 16 };
+
+uint64_t speed_pass_bytes(const struct model *m)
+{
+    uint64_t table = (uint64_t)m->embd.rows * m->embd.row_bytes;
+
+    return m->weights_bytes - (m->tied ? 0 : table);
+}
+
+/* Brings the cache to depth tokens; a decode test goes on from there. */
+static enum b2_status go_to(struct session *s, const int32_t *ids, int64_t depth,
+                            struct b2_err *err)
+{
+    session_rewind(s, depth);
+    if (session_pos(s) >= depth)
+        return B2_OK;
+    return session_sync(s, ids, depth, NULL, err);
+}
+
+/* One run of n tokens; *seconds without the way to depth. */
+static enum b2_status run_once(double *seconds, struct session *s,
+                               const struct speed_test *t, int64_t n,
+                               const int32_t *ids, struct b2_err *err)
+{
+    enum b2_status rc;
+
+    if (t->kind == SPEED_PREFILL) {
+        session_rewind(s, 0);
+        double begin = clock_s();
+        rc = session_sync(s, ids, n, NULL, err);
+        *seconds = clock_s() - begin;
+        return rc;
+    }
+    rc = go_to(s, ids, t->depth, err);
+    double begin = clock_s();
+    for (int64_t i = 0; i < n && rc == B2_OK; i++)
+        rc = session_step(s, ids[t->depth + i], err);
+    *seconds = clock_s() - begin;
+    return rc;
+}
+
+enum b2_status speed_session(struct speed_result *out, struct session *s,
+                             const struct speed_test *t, struct b2_err *err)
+{
+    const struct model *m = session_model(s);
+    int64_t batch = session_batch(s), n_ids = t->depth + t->n;
+    int32_t *ids = mem_calloc((size_t)n_ids, sizeof *ids);
+    struct rng rng = rng_make(t->seed);
+    double tps[SPEED_MAX_RUNS], seconds = 0;
+
+    if (!ids)
+        return err_set(err, B2_ENOMEM, "out of memory");
+    for (int64_t i = 0; i < n_ids; i++)
+        ids[i] = (int32_t)rng_below(&rng, (uint64_t)m->hp.vocab);
+    enum b2_status rc = run_once(&seconds, s, t, 1, ids, err);
+    for (int i = 0; i < t->runs && rc == B2_OK; i++) {
+        rc = run_once(&seconds, s, t, t->n, ids, err);
+        tps[i] = seconds > 0 ? (double)t->n / seconds : 0.0;
+    }
+    mem_free(ids);
+    if (rc)
+        return rc;
+    stats_sort(tps, t->runs);
+    out->min_tps = tps[0];
+    out->max_tps = tps[t->runs - 1];
+    out->median_tps = stats_quantile(tps, t->runs, 0.5);
+    int64_t passes = t->kind == SPEED_PREFILL ? (t->n + batch - 1) / batch : t->n;
+    out->gbps = 1e-9 * (double)speed_pass_bytes(m) * (double)passes * out->median_tps /
+                (double)t->n;
+    return B2_OK;
+}
+
+enum b2_status speed_load(double *seconds, const char *path,
+                          const struct model_params *mp,
+                          const struct backend_config *cfg, struct b2_err *err)
+{
+    struct model *m = NULL;
+    struct backend *be = NULL;
+    struct session *s = NULL;
+    double begin = clock_s();
+    enum b2_status rc = model_open(&m, path, mp, err);
+
+    if (rc == B2_OK)
+        rc = backend_cpu_new(&be, cfg, err);
+    if (rc == B2_OK) {
+        int64_t ctx = min_i64(LOAD_CTX, m->hp.ctx_train);
+        struct session_params sp = {.ctx = ctx, .batch = 1};
+        rc = session_new(&s, m, be, &sp, err);
+    }
+    if (rc == B2_OK)
+        rc = session_step(s, 0, err);
+    *seconds = clock_s() - begin;
+    session_free(s);
+    backend_free(be);
+    model_close(m);
+    return rc;
+}
+
+struct memory_job {
+    const uint8_t *data;
+    size_t n_bytes;
+    atomic_ullong sum; /* keeps the reads alive */
+};
+
+/* Eight sums, so that additions do not wait for each other: memory is the limit. */
+static void memory_part(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    struct memory_job *j = ctx;
+    uint64_t sum[8] = {0}, word[8];
+
+    (void)thread;
+    for (int64_t c = begin; c < end; c++) {
+        const uint8_t *p = j->data + (size_t)c * MEMORY_CHUNK;
+        for (size_t i = 0; i < MEMORY_CHUNK; i += sizeof word) {
+            memcpy(word, p + i, sizeof word);
+            for (int k = 0; k < 8; k++)
+                sum[k] += word[k];
+        }
+    }
+    for (int k = 1; k < 8; k++)
+        sum[0] += sum[k];
+    atomic_fetch_add(&j->sum, sum[0]);
+}
+
+enum b2_status speed_memory(double *gbps, struct pool *pool, size_t n_bytes,
+                            struct b2_err *err)
+{
+    int64_t chunks = (int64_t)max_i64(1, (int64_t)(n_bytes / MEMORY_CHUNK));
+    size_t size = (size_t)chunks * MEMORY_CHUNK;
+    uint8_t *data = mem_aligned(4096, size, 1);
+    double rate[MEMORY_PASSES];
+
+    if (!data)
+        return err_set(err, B2_ENOMEM, "memory speed: no %zu bytes to read", size);
+    memset(data, 1, size); /* pages that were never written are all the same page */
+    struct memory_job j = {data, size, 0};
+    for (int i = 0; i < MEMORY_PASSES; i++) {
+        double begin = clock_s();
+        pool_run(pool, memory_part, &j, chunks, 1);
+        double seconds = clock_s() - begin;
+        rate[i] = seconds > 0 ? 1e-9 * (double)size / seconds : 0.0;
+    }
+    mem_free(data);
+    stats_sort(rate, MEMORY_PASSES);
+    *gbps = stats_quantile(rate, MEMORY_PASSES, 0.5);
+    return B2_OK;
+}

@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""bonsai2 selftest and bench from the outside: keys, exit codes, refusals.
+
+    test_selftest.py PROGRAM BROKEN STORIES.gguf     prints only what fails
+
+BROKEN is `bonsai2 selftest` on a kernel table with one planted mistake.
+"""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+PROGRAM, BROKEN, MODEL = sys.argv[1:4]
+BENCH_KEYS = {"load_cold_ms", "load_warm_ms", "rows", "peak_rss_bytes", "kernel",
+              "dram_gbps", "dram_share"}
+ROW_KEYS = {"test", "threads", "n", "median_tps", "min_tps", "max_tps", "gbps"}
+failures = 0
+
+
+def check(what, ok, *shown):
+    global failures
+    if not ok:
+        failures += 1
+        print("FAILED", what, *shown)
+
+
+def run(*args, **env):
+    return subprocess.run(args, capture_output=True, text=True,
+                          env={**os.environ, **env}, check=False)
+
+
+# Every level passes; a forced level is the highest that is checked.
+done = run(PROGRAM, "selftest", "--json")
+check("selftest passes", done.returncode == 0, done.stdout, done.stderr)
+report = json.loads(done.stdout)
+check("selftest is ok", report["ok"] is True, report)
+levels = [row["level"] for row in report["levels"]]
+check("scalar first", levels[:1] == ["scalar"], levels)
+check("checks ran", all("same_kernels_as" in row or row["checks"] > 20
+                        for row in report["levels"]), report)
+done = run(PROGRAM, "selftest", "--json", B2_CPU="scalar")
+check("B2_CPU limits", [r["level"] for r in json.loads(done.stdout)["levels"]] == ["scalar"],
+      done.stdout)
+done = run(PROGRAM, "selftest")
+check("table", done.returncode == 0 and "checks passed" in done.stdout, done.stdout)
+check("unknown option", run(PROGRAM, "selftest", "--jsn").returncode == 2)
+
+# A broken kernel is named, and the exit code says so.
+if len(levels) > 1:
+    done = run(BROKEN)
+    check("broken: exit 1", done.returncode == 1, done.returncode)
+    check("broken: named in the table", "FAILED: fdot" in done.stdout, done.stdout)
+    check("broken: named on stderr", "kernel fdot at level" in done.stderr, done.stderr)
+    done = run(BROKEN, "--json")
+    report = json.loads(done.stdout)
+    check("broken: exit 1 with JSON", done.returncode == 1, done.returncode)
+    check("broken: ok is false", report["ok"] is False, report)
+    bad = [row for row in report["levels"] if row.get("failed")]
+    check("broken: kernel in JSON", bad and bad[0]["kernel"].startswith("fdot"), report)
+    check("broken: scalar is fine", report["levels"][0]["failed"] == 0, report)
+
+with tempfile.TemporaryDirectory() as folder:
+    copy = os.path.join(folder, "copy.gguf")
+    shutil.copy(MODEL, copy)
+    args = (PROGRAM, "bench", "-m", copy, "-p", "8,32", "-n", "8", "-d", "0,16",
+            "-t", "1,2", "-r", "3", "--json", "--quiet")
+    done = run(*args)
+    check("bench: exit 0", done.returncode == 0, done.stderr)
+    b = json.loads(done.stdout)
+    check("bench: keys", BENCH_KEYS <= b.keys(), b.keys())
+    tests = [(r["test"], r["threads"]) for r in b["rows"]]
+    check("bench: rows", tests == [(t, n) for n in (1, 2)
+                                   for t in ("pp8", "pp32", "tg8", "tg8@16")], tests)
+    for r in b["rows"]:
+        check("bench: row keys", ROW_KEYS <= r.keys(), r.keys())
+        check("bench: order", 0 < r["min_tps"] <= r["median_tps"] <= r["max_tps"], r)
+        check("bench: GB/s", r["gbps"] > 0 and r["dram_share"] > 0, r)
+    check("bench: numbers", b["load_warm_ms"] > 0 and b["dram_gbps"] > 0.1
+          and b["peak_rss_bytes"] > os.path.getsize(copy) / 2, b)
+    # A quarter of a gigabyte is read to measure the memory; it is no part of the model's peak.
+    check("bench: peak without the buffer", b["peak_rss_bytes"] < 200e6, b)
+    check("bench: cold is slower or not measured",
+          b["load_cold_ms"] is None or b["load_cold_ms"] > 0, b)
+    done = run(PROGRAM, "bench", "-m", copy, "-p", "8", "-n", "0", "-t", "1",
+               "--no-cold", "--quiet")
+    check("bench: table", done.returncode == 0 and "pp8" in done.stdout
+          and "tg" not in done.stdout, done.stdout, done.stderr)
+
+for words, *extra in (("-m FILE is missing",), ("is no list", "-m", MODEL, "-p", "8,x"),
+                      ("is no list", "-m", MODEL, "-t", "0"),
+                      ("is no list", "-m", MODEL, "-d", "1,,2")):
+    done = run(PROGRAM, "bench", *extra)
+    check("bench refuses %s" % extra, done.returncode == 2 and words in done.stderr,
+          done.returncode, done.stderr)
+done = run(PROGRAM, "bench", "-m", "/nowhere.gguf")
+check("bench: no file", done.returncode == 1 and "no such file" in done.stderr, done.stderr)
+
+sys.exit(1 if failures else 0)
