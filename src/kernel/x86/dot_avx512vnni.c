@@ -100,7 +100,8 @@ static ALWAYS_INLINE __m512 add_block(__m512 acc, __m512 scale, const __m512i *s
 
 static ALWAYS_INLINE void store_rows(float *y, __m512 acc, float d, int64_t n)
 {
-    __mmask16 mask = n >= ROWS ? (__mmask16)0xffff : (__mmask16)((1u << n) - 1);
+    unsigned bits = n >= ROWS ? 0xffffu : (1u << n) - 1;
+    __mmask16 mask = (__mmask16)(bits & 0xffffu);
 
     _mm512_mask_storeu_ps(y, mask, _mm512_mul_ps(_mm512_set1_ps(d), acc));
 }
