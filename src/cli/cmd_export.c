@@ -23,6 +23,7 @@ static cJSON *to_json(const char *out, const struct convert_report *r)
 
     cJSON_AddStringToObject(j, "output", out);
     cJSON_AddNumberToObject(j, "output_bytes", (double)r->output_bytes);
+    cJSON_AddNumberToObject(j, "output_files", (double)r->n_files);
     cJSON_AddNumberToObject(j, "tensors", (double)r->n_tensors);
     cJSON_AddNumberToObject(j, "tensors_changed", (double)r->n_changed);
     cJSON_AddNumberToObject(j, "tensors_lossy", (double)r->n_lossy);
@@ -43,6 +44,8 @@ static int print_report(const char *out, const struct convert_report *r,
         return cli_print_json(to_json(out, r));
     str_printf(&s, "%s: ", out);
     str_put_bytes(&s, r->output_bytes);
+    if (r->n_files > 1)
+        str_printf(&s, " in %d files", r->n_files);
     str_printf(&s, ", %lld tensors, %lld of another type than before; ",
                (long long)r->n_tensors, (long long)r->n_changed);
     if (r->n_unrotated)
@@ -58,6 +61,35 @@ static int print_report(const char *out, const struct convert_report *r,
     return CLI_DONE;
 }
 
+/* Converts and prints the output by the name that opens it. */
+static int convert(const char *in, const char *out, struct convert_params *p,
+                   const struct cli_common *common)
+{
+    struct convert_report report;
+    struct modelfile *mf = NULL;
+    struct b2_err err = {0};
+    struct str name = {0};
+
+    cli_on_interrupt(ignore, NULL);
+    enum b2_status status = modelfile_open(&mf, in, p->log, &err);
+    if (!status) {
+        uint64_t total = convert_total(mf, p);
+        struct progress progress =
+            cli_progress(common, "export", NULL, total ? total : 1);
+        p->progress = &progress;
+        status = convert_model(mf, out, p, &report, &err);
+        p->progress = NULL;
+    }
+    modelfile_close(mf);
+    cli_on_interrupt(NULL, NULL);
+    if (status)
+        return cli_report_error(&err);
+    convert_output(&name, out, p, &report);
+    int rc = print_report(str_ok(&name) ? name.data : out, &report, common);
+    str_free(&name);
+    return rc;
+}
+
 int cmd_export(int argc, char **argv)
 {
     static const struct cmd cmd = {
@@ -70,21 +102,26 @@ int cmd_export(int argc, char **argv)
     };
     struct cli_common common = {0};
     struct convert_params p = {.cancelled = cli_interrupted};
-    struct convert_report report;
     const char *out = NULL;
-    struct modelfile *mf = NULL;
     struct b2_err err = {0};
+    int64_t gguf_version = 3;
     int n_operands = 0;
     const struct opt opts[] = {
         {OPT_STR, 'F', "format", "F", &p.format, 0, 0,
-         "What to write: gguf (the same types, one file), gguf-TYPE (f32, bf16, pq2_0 "
-         "and "
-         "other types that are written), hf-f32, hf-bf16, hf-f16 (a folder)."},
+         "What to write: gguf (the same types), gguf-TYPE (f32, bf16, pq2_0 and other "
+         "types that are written), hf-f32, hf-bf16, hf-f16 (a folder)."},
         {OPT_STR, 'o', "output", "OUT", &out, 0, 0, "The file or folder to write."},
         {OPT_STR, 0, "only", "GLOB", &p.only, 0, 0,
          "gguf-TYPE: only tensors with such names; the others keep their type."},
         {OPT_FLAG, 0, "lossy", NULL, &p.lossy, 0, 0,
          "Allow a quantised type to change values, and report by how much."},
+        {OPT_BYTES, 0, "split", "BYTES", &p.split, 0, 0,
+         "Write several files, cut between tensors, with at most so many bytes of "
+         "tensors in each: OUT-00001-of-0000N.gguf, or in a folder "
+         "model-00001-of-0000N.safetensors and their index. A model that fits stays "
+         "one file [one file]."},
+        {OPT_INT, 0, "gguf-version", "2|3", &gguf_version, 2, 3,
+         "Version of a GGUF; 2 is for old readers, the bytes are the same [3]."},
         {OPT_FLAG, 0, "force", NULL, &p.force, 0, 0, "Replace an existing output."},
         CLI_COMMON_OPTS(&common),
         {.kind = OPT_END},
@@ -98,19 +135,9 @@ int cmd_export(int argc, char **argv)
                                p.format ? "-o OUT" : "--format F");
     if (convert_check_format(p.format, &err))
         return cli_usage_error(&cmd, "%s", err.msg);
+    p.gguf_version = (uint32_t)gguf_version;
     cli_limit_memory(&common);
     struct log log = cli_log(&common);
     p.log = &log;
-    cli_on_interrupt(ignore, NULL);
-    enum b2_status status = modelfile_open(&mf, argv[1], &log, &err);
-    if (!status) {
-        uint64_t total = convert_total(mf, &p);
-        struct progress progress =
-            cli_progress(&common, "export", NULL, total ? total : 1);
-        p.progress = &progress;
-        status = convert_model(mf, out, &p, &report, &err);
-    }
-    modelfile_close(mf);
-    cli_on_interrupt(NULL, NULL);
-    return status ? cli_report_error(&err) : print_report(out, &report, &common);
+    return convert(argv[1], out, &p, &common);
 }

@@ -218,8 +218,7 @@ static enum b2_status start(struct convert *c, struct modelfile *mf,
 
 static void stop(struct convert *c)
 {
-    gguf_out_abort(c->gguf);
-    safetensors_out_abort(c->st);
+    parts_abort(c->out);
     arena_free(c->arena);
     meta_free(c->meta);
 }
@@ -242,8 +241,7 @@ static enum b2_status put(struct convert *c, const void *data, size_t n,
                           struct b2_err *err)
 {
     c->done += n;
-    return c->gguf ? gguf_out_data(c->gguf, data, n, err)
-                   : safetensors_out_data(c->st, data, n, err);
+    return parts_data(c->out, data, n, err);
 }
 
 /* All rows of one tensor, in the order of the output. */
@@ -350,60 +348,48 @@ static enum b2_status check_disk(const char *path, uint64_t need, struct b2_err 
 
 /* ---- containers ---- */
 
-static enum b2_status write_gguf(struct convert *c, const char *out,
-                                 struct convert_report *r, struct b2_err *err)
+/* Streams all tensors into path, or into the files that take its place. */
+static enum b2_status write_tensors(struct convert *c, const char *path,
+                                    struct convert_report *r, struct b2_err *err)
 {
-    enum b2_status rc = convert_meta(c, err);
-
-    if (!rc)
-        rc = gguf_out_open(&c->gguf, out, c->p->force, c->meta, err);
-    for (int64_t i = 0; !rc && i < c->n; i++) {
-        const struct tensor *t = modelfile_tensor(c->mf, i);
-        int64_t ne[TENSOR_MAX_RANK];
-        convert_shape(&c->item[i], t, ne);
-        rc = gguf_out_tensor(c->gguf, t->name, c->item[i].type, t->rank, ne, err);
-    }
-    if (!rc)
-        rc = gguf_out_size(c->gguf, &r->output_bytes, err);
-    if (!rc)
-        rc = check_disk(out, r->output_bytes, err);
-    if (!rc)
-        rc = gguf_out_header(c->gguf, err);
-    if (!rc)
-        rc = put_all(c, r, err);
-    if (rc)
-        return rc;
-    struct gguf_out *done = c->gguf;
-    c->gguf = NULL; /* finish frees it in every case */
-    return gguf_out_finish(done, err);
-}
-
-static enum b2_status write_safetensors(struct convert *c, const char *path,
-                                        struct convert_report *r, struct b2_err *err)
-{
-    enum b2_status rc = safetensors_out_open(&c->st, path, c->p->force, NULL, err);
+    const struct parts_params p = {
+        .kind = c->target.folder ? PARTS_SAFETENSORS : PARTS_GGUF,
+        .path = path,
+        .source = c->mf,
+        .meta = c->meta,
+        .max_bytes = c->p->split,
+        .version = c->p->gguf_version ? c->p->gguf_version : 3,
+        .force = c->p->force,
+    };
+    enum b2_status rc = parts_new(&c->out, &p, err);
 
     for (int64_t i = 0; !rc && i < c->n; i++) {
         const struct tensor *t = modelfile_tensor(c->mf, i);
         int64_t ne[TENSOR_MAX_RANK];
         convert_shape(&c->item[i], t, ne);
         if (!c->item[i].skip)
-            rc = safetensors_out_tensor(c->st, c->item[i].name, c->item[i].type,
-                                        t->rank, ne, err);
+            rc = parts_tensor(c->out, c->item[i].name, c->item[i].type, t->rank, ne,
+                              err);
     }
     if (!rc)
-        rc = safetensors_out_size(c->st, &r->output_bytes, err);
+        rc = parts_start(c->out, &r->n_files, &r->output_bytes, err);
     if (!rc)
         rc = check_disk(path, r->output_bytes, err);
-    if (!rc)
-        rc = safetensors_out_header(c->st, err);
     if (!rc)
         rc = put_all(c, r, err);
     if (rc)
         return rc;
-    struct safetensors_out *done = c->st;
-    c->st = NULL;
-    return safetensors_out_finish(done, err);
+    struct parts_out *done = c->out;
+    c->out = NULL; /* finish frees it in every case */
+    return parts_finish(done, err);
+}
+
+static enum b2_status write_gguf(struct convert *c, const char *out,
+                                 struct convert_report *r, struct b2_err *err)
+{
+    enum b2_status rc = convert_meta(c, err);
+
+    return rc ? rc : write_tensors(c, out, r, err);
 }
 
 static enum b2_status write_folder(struct convert *c, const char *out,
@@ -426,11 +412,22 @@ static enum b2_status write_folder(struct convert *c, const char *out,
     if (!rc && !str_ok(&path))
         rc = err_set(err, B2_ENOMEM, "out of memory");
     if (!rc)
-        rc = write_safetensors(c, path.data, r, err);
+        rc = write_tensors(c, path.data, r, err);
     if (!rc)
         rc = hf_write_files(&w, out, c->p->force, &r->output_bytes, err);
     str_free(&path);
     return rc;
+}
+
+void convert_output(struct str *s, const char *out, const struct convert_params *p,
+                    const struct convert_report *r)
+{
+    struct convert_target t;
+
+    if (parse_format(&t, p->format, NULL) || t.folder)
+        str_put(s, out);
+    else
+        parts_name(s, PARTS_GGUF, out, 0, r->n_files);
 }
 
 enum b2_status convert_model(struct modelfile *mf, const char *out,
@@ -444,8 +441,6 @@ enum b2_status convert_model(struct modelfile *mf, const char *out,
     if (!rc && c.target.folder && file_same(out, modelfile_path(mf)))
         rc =
             err_set(err, B2_EARG, "%s: is the source itself; name another output", out);
-    if (!rc && !c.target.folder)
-        rc = file_check_output(out, modelfile_path(mf), p->force, err);
     if (!rc)
         rc = c.target.folder ? write_folder(&c, out, report, err)
                              : write_gguf(&c, out, report, err);

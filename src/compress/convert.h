@@ -8,8 +8,8 @@
  *               all matrices. Vectors (norms, biases) become F32, as every reader wants.
  *   hf-TYPE     a Hugging Face folder in F32, F16 or BF16 (`llama` only)
  *
- * Tensors stream through a row at a time; the output appears whole or not at all, a
- * folder with config.json as its last file.
+ * Tensors stream through a row at a time; the output appears whole or not at all,
+ * also when it is split, a folder with config.json as its last file.
  */
 #ifndef COMPRESS_CONVERT_H
 #define COMPRESS_CONVERT_H
@@ -22,13 +22,19 @@ struct convert_params {
     const char *only;   /* glob over tensor names: others keep their type; NULL: all */
     bool lossy;         /* allow a quantised type to change values */
     bool force;         /* replace an existing output */
+    uint64_t split;     /* bytes of tensors in a file, above which there are several, as
+                       format/parts_out names them; 0: one file */
+    uint32_t gguf_version;     /* 2 or 3; 0: 3 */
     const struct log *log;     /* may be NULL */
     struct progress *progress; /* counts output bytes; may be NULL */
     bool (*cancelled)(void);   /* may be NULL */
 };
 
+struct str;
+
 struct convert_report {
     uint64_t output_bytes;
+    int n_files;                  /* with tensors */
     int64_t n_tensors, n_changed; /* written; of them with another type than before */
     int64_t n_lossy;              /* of them with other values than before */
     int64_t n_unrotated; /* of them rotated back, in F32 before the type is applied */
@@ -42,6 +48,11 @@ enum b2_status convert_check_format(const char *word, struct b2_err *err) NODISC
 
 /* Bytes that the tensors of the output will take, for progress; 0 when unknown. */
 uint64_t convert_total(struct modelfile *mf, const struct convert_params *p);
+
+/* The file or folder by which the output is opened, appended to s: the first part of a
+ * GGUF that was split. */
+void convert_output(struct str *s, const char *out, const struct convert_params *p,
+                    const struct convert_report *r);
 
 /* Writes out. Without p->lossy a quantised type that would change a value is refused
  * (B2_EUNSUP, naming the first such tensor and its largest error); rounding to F16 or

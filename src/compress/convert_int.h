@@ -7,15 +7,14 @@
 #include "compress/convert.h"
 #include "compress/convert_rows.h"
 #include "compress/recipe.h"
-#include "format/gguf.h"
 #include "format/hf_write.h"
-#include "format/safetensors.h"
+#include "format/parts_out.h"
 #include "model/rotation.h"
 
 #include <string.h>
 
 struct convert_target {
-    bool folder;     /* a Hugging Face folder, else one GGUF file */
+    bool folder;     /* a Hugging Face folder, else a GGUF */
     bool keep;       /* the types of the source */
     enum dtype type; /* else this one */
 };
@@ -50,8 +49,7 @@ struct convert {
     uint64_t total, done; /* bytes of the output's tensors */
     double sum_sq, n_values;
     struct meta *meta; /* of the output, GGUF only */
-    struct gguf_out *gguf;
-    struct safetensors_out *st;
+    struct parts_out *out;
 };
 
 /* Makes c->meta: the source's keys without those of its storage, with the file type. */

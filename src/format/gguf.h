@@ -1,5 +1,6 @@
 /*
- * gguf.h - the GGUF container, reading (versions 2 and 3) and writing (version 3).
+ * gguf.h - the GGUF container, reading (versions 2 and 3) and writing (3, or 2 for
+ * old readers).
  *
  * gguf_parse works on bytes in memory and is the fuzzed part; modelfile.c opens paths,
  * follows splits and joins parts. Rules: FORMATS.md §2.
@@ -37,6 +38,10 @@ struct gguf_out;
  * borrowed until gguf_out_header. */
 enum b2_status gguf_out_open(struct gguf_out **out, const char *path, bool force,
                              const struct meta *meta, struct b2_err *err) NODISCARD;
+/* The version field, 3 by default: B2_EARG for another number than 2 or 3. Before the
+ * header; all other bytes are the same. */
+enum b2_status gguf_out_version(struct gguf_out *o, uint32_t version,
+                                struct b2_err *err) NODISCARD;
 /* Declares the next tensor (all declared before the header is written). */
 enum b2_status gguf_out_tensor(struct gguf_out *o, const char *name, enum dtype type,
                                int rank, const int64_t *ne,

@@ -8,7 +8,7 @@
 
 enum {
     GGUF_MAGIC = 0x46554747, /* "GGUF" */
-    GGUF_VERSION = 3,        /* what we write; 2 has the same bytes */
+    GGUF_VERSION = 3,        /* what we write unless asked; 2 has the same bytes */
     GGUF_ID_Q2_0 = 42,       /* the id with two meanings */
     GGUF_ALIGN_DEFAULT = 32,
     GGUF_ALIGN_MAX = 65536,

@@ -1,5 +1,5 @@
 /*
- * gguf_write.c - writes GGUF version 3, one tensor after the other.
+ * gguf_write.c - writes GGUF version 3 or 2, one tensor after the other.
  *
  * The layout is the canonical one: keys in the order of the meta, tensors in declared
  * order, each padded to the alignment, the last one too. A canonical file that is read
@@ -17,6 +17,7 @@ struct gguf_out {
     struct file_out *file;
     const struct meta *meta;
     uint64_t align;
+    uint32_t version;
     struct out_list list;
 };
 
@@ -28,6 +29,7 @@ enum b2_status gguf_out_open(struct gguf_out **out, const char *path, bool force
     if (!o)
         return err_set(err, B2_ENOMEM, "%s: out of memory", path);
     o->meta = meta;
+    o->version = GGUF_VERSION;
     enum b2_status rc = gguf_alignment(meta, &o->align, err);
     if (rc)
         err_wrap(err, "%s", path);
@@ -38,6 +40,16 @@ enum b2_status gguf_out_open(struct gguf_out **out, const char *path, bool force
         return rc;
     }
     *out = o;
+    return B2_OK;
+}
+
+enum b2_status gguf_out_version(struct gguf_out *o, uint32_t version,
+                                struct b2_err *err)
+{
+    if (version != 2 && version != GGUF_VERSION)
+        return err_set(err, B2_EARG, "GGUF version %u is not written, only 2 and 3",
+                       (unsigned)version);
+    o->version = version;
     return B2_OK;
 }
 
@@ -97,7 +109,7 @@ static enum b2_status build_header(const struct gguf_out *o, struct str *s,
     uint64_t offset = 0;
 
     put32(s, GGUF_MAGIC);
-    put32(s, GGUF_VERSION);
+    put32(s, o->version);
     put64(s, (uint64_t)o->list.n);
     put64(s, (uint64_t)meta_count(o->meta));
     for (int64_t i = 0; i < meta_count(o->meta); i++)

@@ -6,7 +6,7 @@ set(B2_OOM_TESTS
     test_progress test_reader test_str
     test_dtype test_quant_basic test_quant_k test_quant_plain test_ternary
     test_hf_sampling test_meta test_gguf_read test_gguf_refuse test_gguf_write test_safetensors
-    test_modelfile test_hf
+    test_modelfile test_parts_out test_hf
     test_utf8 test_jinja test_tok_bpe test_tok_spm test_hf_tokenizer
     test_hparams test_weights test_session test_sampler test_plan
     test_textset test_logprob test_divergence

@@ -2,6 +2,7 @@
 b2_test(test_gguf_read SRC unit/test_gguf_read.c LIBS b2_format)
 b2_test(test_gguf_refuse SRC unit/test_gguf_refuse.c LIBS b2_format)
 b2_test(test_gguf_write SRC unit/test_gguf_write.c LIBS b2_format)
+b2_test(test_parts_out SRC unit/test_parts_out.c LIBS b2_format)
 b2_test(test_safetensors SRC unit/test_safetensors.c LIBS b2_format)
 b2_test(test_modelfile SRC unit/test_modelfile.c LIBS b2_format)
 b2_test(test_tail SRC unit/test_tail.c LIBS b2_format)

@@ -37,8 +37,29 @@ expect 0 "no value changed" "$dir/folder" --format gguf -o "$dir/d.gguf"
 [ ! -e "$dir/c.gguf" ] || { echo "a refused export left a file"; failed=1; }
 expect 1 "config.json" "$dir/folder/model.safetensors" --format gguf -o "$dir/c.gguf"
 
+# Several files: the same model comes back, by whichever part; none replaces another.
+expect 0 "s-00001-of-00004.gguf: 1.05 MB in 4 files" "$stories" --format gguf \
+    --split 300KB -o "$dir/s.gguf"
+expect 1 "s-00001-of-00004.gguf: exists" "$stories" --format gguf --split 300KB \
+    -o "$dir/s.gguf"
+expect 1 "is the source itself" "$dir/s-00003-of-00004.gguf" --format gguf \
+    --split 300KB --force -o "$dir/s.gguf"
+expect 0 "no value changed" "$dir/s-00002-of-00004.gguf" --format gguf -o "$dir/e.gguf"
+expect 0 "no value changed" "$stories" --format gguf -o "$dir/whole.gguf"
+cmp "$dir/e.gguf" "$dir/whole.gguf" || failed=1
+expect 0 "in 4 files" "$stories" --format hf-f32 --split 300KB -o "$dir/shards/folder"
+expect 0 "no value changed" "$dir/shards/folder" --format gguf -o "$dir/f.gguf"
+cmp "$dir/d.gguf" "$dir/f.gguf" || failed=1
+expect 1 "--lossy allows it" "$stories" --format gguf-q8_0 --only 'blk.4.attn_q.*' \
+    --split 300KB -o "$dir/q.gguf"
+[ -z "$(ls "$dir" | grep '^q')" ] || { echo "a refused split left files"; failed=1; }
+expect 0 "no value changed" "$stories" --format gguf --gguf-version 2 -o "$dir/v2.gguf"
+[ "$(cmp -l "$dir/whole.gguf" "$dir/v2.gguf" | tr -s ' ' | sed 's/^ //')" = "5 3 2" ] ||
+    { echo "version 2 differs in more than its version"; failed=1; }
+expect 2 "gguf-version" "$stories" --format gguf --gguf-version 4 -o "$dir/v4.gguf"
+
 json=$("$bonsai2" export "$stories" --format hf-bf16 -o "$dir/bf16" --json 2>/dev/null)
-for key in output output_bytes tensors tensors_changed tensors_lossy max_error rms_error; do
+for key in output output_bytes output_files tensors tensors_changed tensors_lossy max_error rms_error; do
     echo "$json" | grep -q "\"$key\":" || { echo "no key $key in: $json"; failed=1; }
 done
 bytes=$(cat "$dir/bf16/"* | wc -c)
