@@ -32,7 +32,7 @@ find_package(bonsai2 0.1 REQUIRED)
 add_executable(user generate.c)
 target_link_libraries(user PRIVATE bonsai2::bonsai2)
 EOF
-cmake -S "$prefix/project" -B "$prefix/project/build" -DCMAKE_PREFIX_PATH="$prefix" \
+cmake -G Ninja -S "$prefix/project" -B "$prefix/project/build" -DCMAKE_PREFIX_PATH="$prefix" \
     -DCMAKE_C_COMPILER="$cc" -DCMAKE_C_FLAGS="$5" -DCMAKE_EXE_LINKER_FLAGS="$5" >"$prefix/log" &&
     cmake --build "$prefix/project/build" >>"$prefix/log" || {
     cat "$prefix/log"
