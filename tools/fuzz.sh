@@ -6,7 +6,9 @@
 # Starts from tests/fuzz/corpus/NAME and from what earlier runs found, kept under
 # build/fuzz-corpus/NAME. An input that crashes, hangs (10 s) or takes more than 2 GB is
 # kept under build/fuzz-crash/ and makes the script fail; repeat it with
-# build/fuzz/tests/fuzz/fuzz_NAME FILE. Two targets run at a time.
+# build/fuzz/tests/fuzz/fuzz_NAME FILE. Two targets run at a time. B2_FUZZ_SEED=N makes
+# the order of tries the same each time (the test command sets it: a red run can be
+# repeated); without it each run tries something new.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -28,7 +30,7 @@ run_one() {
     mkdir -p "build/fuzz-corpus/$name" build/fuzz-crash
     local rc=0
     UBSAN_OPTIONS=print_stacktrace=1 "$bin" "build/fuzz-corpus/$name" \
-        "tests/fuzz/corpus/$name" -max_total_time="$seconds" -timeout=10 \
+        "tests/fuzz/corpus/$name" -max_total_time="$seconds" -timeout=10 -seed="${B2_FUZZ_SEED:-0}" \
         -rss_limit_mb=2048 -malloc_limit_mb=1024 -max_len=65536 \
         -artifact_prefix="build/fuzz-crash/$name-" -print_final_stats=1 \
         >"$log" 2>&1 || rc=$?

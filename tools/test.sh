@@ -61,7 +61,7 @@ configure_and_build() {
 # Every fuzz target; tools/fuzz.sh prints one line for each.
 fuzz_all() {
     local lines=$log/fuzz.lines source name
-    tools/fuzz.sh "${B2_FUZZ_S:-60}" >"$lines" 2>&1
+    B2_FUZZ_SEED=${B2_FUZZ_SEED:-1} tools/fuzz.sh "${B2_FUZZ_S:-60}" >"$lines" 2>&1
     for source in tests/fuzz/fuzz_*.c; do
         name=$(basename "$source" .c)
         step "$name" grep -E "^fuzz ${name#fuzz_} +ok:" "$lines"

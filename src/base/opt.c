@@ -200,11 +200,13 @@ static enum opt_result unknown(const struct parse *p, const char *word, size_t n
  * no terminator, so the value stays the user's word. */
 static bool in_words(const char *words, const char *word)
 {
-    size_t n = strlen(word);
+    size_t n = strcspn(word, "|");
 
+    if (n == 0 || word[n] != '\0')
+        return false;
     for (const char *w = words; w; w = strchr(w, '|')) {
         w += *w == '|';
-        if (n > 0 && strncmp(w, word, n) == 0 && (w[n] == '|' || w[n] == '\0'))
+        if (strncmp(w, word, n) == 0 && (w[n] == '|' || w[n] == '\0'))
             return true;
     }
     return false;

@@ -162,6 +162,8 @@ static void test_mistakes(void **state)
         {"x --effort slow", "'slow' is not allowed: one of fast|normal|best"},
         {"x --effort fas", "one of fast|normal|best"},
         {"x --effort=", "one of fast|normal|best"},
+        {"x --effort fast|normal", "'fast|normal' is not allowed"},
+        {"x --effort |", "'|' is not allowed"},
         {"x --json=1", "option '--json' takes no value"},
         {"", "FILE [OUT] is missing"},
         {"a b c", "unexpected argument 'c'"},
