@@ -9,12 +9,20 @@
  *               x += [post-norm] Wdown a
  *   logits = [softcap] Whead rmsnorm(x)
  *
+ * Gated attention: Wq h has a gate behind each head; a = attention * sigmoid(gate).
+ * A gated delta net stands in the place of attention in some layers:
+ *               h = rmsnorm(x);  u, z, a, b = Wqkv h, Wz h, Walpha h, Wbeta h
+ *               q, k, v = silu(conv(u));  q, k = q / |q|, k / |k| per head
+ *               per value head: S = decay S + beta (v - decay S k) k^T;  o = S q / sqrt
+ *               x += Wout (rmsnorm(o) per head * silu(z))
+ *
  * What stands in brackets depends on the architecture (arch.h).
  */
 #ifndef MODEL_FORWARD_H
 #define MODEL_FORWARD_H
 
 #include "model/model.h"
+#include "model/recurrent.h"
 
 #include <stdatomic.h>
 
@@ -23,11 +31,16 @@ struct forward {
     const struct model *m;
     struct backend *be;
     int64_t batch, cap;  /* most tokens per pass; positions of the cache */
-    struct kv_layer *kv; /* [n_layers] */
-    struct act *act;     /* input of the next matmul */
-    float *x;            /* [batch, D] residual stream */
-    float *q, *k, *v;    /* [batch, H or K, head_dim] */
-    float *gate, *up;    /* [batch, F]; gate also holds [batch, D] */
+    struct kv_layer *kv; /* [n_layers]; zeros for layers that have a state instead */
+    struct recurrent rec;
+    /* Copy of rec (0: none) that the next pass fills with the state after mark_n of its
+     * tokens; the pass takes the wish away. */
+    int mark_copy;
+    int64_t mark_n;
+    struct act *act;  /* input of the next matmul */
+    float *x;         /* [batch, D] residual stream */
+    float *q, *k, *v; /* [batch, H or K, head_dim]; z, alpha, beta of a delta net */
+    float *gate, *up; /* [batch, F]; gate also holds [batch, D], gated queries, u */
     void *floats, *cache;
 };
 
@@ -36,15 +49,15 @@ uint64_t forward_scratch_bytes(const struct model *m, const struct backend *be,
                                int64_t batch);
 uint64_t forward_kv_bytes(const struct model *m, int64_t cap);
 
-/* Allocates for batch <= cap. On failure everything is freed again. B2_ENOMEM. */
+/* Allocates for batch <= cap and n_saved copies of recurrent states. On failure everything is freed again. B2_ENOMEM. */
 enum b2_status forward_init(struct forward *f, const struct model *m,
-                            struct backend *be, int64_t batch, int64_t cap,
+                            struct backend *be, int64_t batch, int64_t cap, int n_saved,
                             struct b2_err *err) NODISCARD;
 void forward_free(struct forward *f); /* zeroed is fine */
 
 /* Runs n <= batch tokens at positions pos0.. through the layers; pos0 + n <= cap, ids in
- * range. Stops with false before a layer when *cancel is set; the cache then holds
- * nothing certain from pos0 on. */
+ * range; a recurrent state stands at pos0. Stops with false before a layer when *cancel is
+ * set; the cache then holds nothing certain from pos0 on, and the state is lost. */
 bool forward_layers(struct forward *f, const int32_t *ids, int64_t n, int64_t pos0,
                     const atomic_int *cancel);
 

@@ -17,6 +17,8 @@ enum b2_status plan_make(struct plan *out, const struct model *m,
     struct plan p = {
         .weights_bytes = m->weights_bytes,
         .kv_bytes = forward_kv_bytes(m, ctx),
+        .state_bytes =
+            recurrent_bytes(&m->hp, recurrent_default_saved(&m->hp, m->weights_bytes)),
         .scratch_bytes = forward_scratch_bytes(m, be, batch) +
                          backend_reserve_bytes(be, batch, m->hp.n_heads, ctx) +
                          (uint64_t)m->hp.vocab * sizeof(float) + /* logits */

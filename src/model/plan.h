@@ -13,7 +13,7 @@ struct plan {
     uint64_t
         weights_bytes; /* mapped tensors that a decode step reads, and copies made */
     uint64_t kv_bytes;
-    uint64_t state_bytes;   /* recurrent state (none in `llama`) */
+    uint64_t state_bytes;   /* recurrent state and its checkpoints (none in `llama`) */
     uint64_t scratch_bytes; /* activations, logits, attention scratch */
     uint64_t total_bytes;
 };

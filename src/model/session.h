@@ -15,6 +15,8 @@ struct session_params {
     int64_t ctx;        /* positions; 0: min(ctx_train, 4096) */
     int64_t batch;      /* most tokens per forward pass; 0: 512; cut to ctx */
     uint64_t mem_limit; /* 0: none; else B2_ENOMEM with the plan when over it */
+    int checkpoints;    /* of recurrent states; 0: as the plan says, less under a tight
+                         * mem_limit; below 0: none */
 };
 
 /* m and be are borrowed; be is used only while a call on the session runs. p may be
@@ -31,8 +33,8 @@ const struct model *session_model(const struct session *s); /* as given, borrowe
 int64_t session_pos(const struct session *s);               /* tokens in the cache */
 
 /* Makes the cache hold exactly ids[0..n) by keeping the longest common prefix (at most n-1,
- * so that logits of the last position exist) and forwarding the rest. *n_reused may be
- * NULL. B2_EARG: longer than the context, an id out of range, n == 0. B2_ECANCEL. */
+ * so that logits of the last position exist) and forwarding the rest. A model with
+ * recurrent layers keeps the part of it that a checkpoint covers. *n_reused may be NULL. B2_EARG: longer than the context, an id out of range, n == 0. B2_ECANCEL. */
 enum b2_status session_sync(struct session *s, const int32_t *ids, int64_t n,
                             int64_t *n_reused, struct b2_err *err) NODISCARD;
 
@@ -50,7 +52,9 @@ const float *session_logits(const struct session *s);
 enum b2_status session_eval(struct session *s, const int32_t *ids, int64_t n,
                             float *logits, struct b2_err *err) NODISCARD;
 
-void session_rewind(struct session *s, int64_t pos); /* forgets positions >= pos */
+/* Forgets positions >= pos. In a model with recurrent layers the next call runs the tokens
+ * since the last checkpoint again; the bits are the same. */
+void session_rewind(struct session *s, int64_t pos);
 /* Makes the running call, or else the next one, return B2_ECANCEL soon; that call takes
  * the wish away. Positions it had finished stay in the cache. Async-signal-safe. */
 void session_cancel(struct session *s);
