@@ -22,8 +22,8 @@ enum { V = 320, T = 200, EVERY = 10, ROWS = T / EVERY };
 static const float error_bound = 2e-3f; /* of a row of logits, relative to its size */
 
 static const char *const folders[] = {
-    "llama-linear", "llama-yarn", "llama-llama3", "mistral", "qwen2",
-    "qwen3",        "gemma3",     "gemma3-cap",   "bitnet",
+    "llama-linear", "llama-yarn", "llama-llama3", "mistral", "qwen2",     "qwen3",
+    "gemma3",       "gemma3-cap", "bitnet",       "qwen35",  "qwen35-vl",
 };
 
 struct golden {
