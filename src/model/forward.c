@@ -127,6 +127,22 @@ void forward_free(struct forward *f)
     *f = (struct forward){0};
 }
 
+int64_t forward_rewind(struct forward *f, int64_t pos)
+{
+    return recurrent_used(&f->rec) ? recurrent_rewind(&f->rec, pos) : pos;
+}
+
+void forward_mark(struct forward *f, int64_t pos, int64_t last)
+{
+    if (!recurrent_used(&f->rec))
+        return;
+    recurrent_save_mark(&f->rec, pos < last);
+    if (pos < last && last < pos + f->batch) {
+        f->mark_copy = recurrent_begin_mark(&f->rec);
+        f->mark_n = last - pos;
+    }
+}
+
 /* In place. */
 static void norm(struct forward *f, float *x, const float *gain, int64_t n_rows,
                  int64_t d)
@@ -316,6 +332,7 @@ bool forward_layers(struct forward *f, const int32_t *ids, int64_t n, int64_t po
     f->rec.pos = pos0 + n;
     if (copy)
         recurrent_commit_mark(&f->rec, copy, pos0 + f->mark_n);
+    recurrent_save_spaced(&f->rec);
     return true;
 }
 

@@ -55,6 +55,15 @@ enum b2_status forward_init(struct forward *f, const struct model *m,
                             struct b2_err *err) NODISCARD;
 void forward_free(struct forward *f); /* zeroed is fine */
 
+/* Forgets positions from pos on. Returns the position to go on from: pos, or an earlier one
+ * when what the layers remember does not allow that (model/recurrent.h). */
+int64_t forward_rewind(struct forward *f, int64_t pos);
+
+/* Before a pass that starts at pos and is part of a prompt whose last token stands at
+ * last: keeps what is needed to come back to pos after an interruption and, when the pass
+ * reaches it, to last. */
+void forward_mark(struct forward *f, int64_t pos, int64_t last);
+
 /* Runs n <= batch tokens at positions pos0.. through the layers; pos0 + n <= cap, ids in
  * range; a recurrent state stands at pos0. Stops with false before a layer when *cancel is
  * set; the cache then holds nothing certain from pos0 on, and the state is lost. */

@@ -156,85 +156,23 @@ static enum b2_status check_ids(const struct session *s, const int32_t *ids, int
     return B2_OK;
 }
 
-static enum b2_status run(struct session *s, const int32_t *ids, int64_t n, int64_t pos,
-                          struct b2_err *err)
+/* Forwards n <= batch checked tokens; logits [n_last, V] of the last ones. */
+static enum b2_status append(struct session *s, const int32_t *ids, int64_t n,
+                             int64_t n_last, float *logits, struct b2_err *err)
 {
-    if (forward_layers(&s->fwd, ids, n, pos, &s->cancel))
-        return B2_OK;
-    atomic_store(&s->cancel, 0);
-    return err_set(err, B2_ECANCEL, "interrupted at token %lld", (long long)pos);
-}
-
-/* Brings a recurrent state that stands before s->pos up to it: the tokens since run once
- * more and write the same cache. */
-static enum b2_status catch_up(struct session *s, struct b2_err *err)
-{
-    struct recurrent *r = &s->fwd.rec;
-    enum b2_status rc = B2_OK;
-
-    if (!recurrent_used(r))
-        return B2_OK;
-    recurrent_rewind(r, s->pos);
-    while (r->pos < s->pos && rc == B2_OK) {
-        rc = run(s, s->ids + r->pos, min_i64(s->pos - r->pos, s->fwd.batch), r->pos,
-                 err);
-        if (rc == B2_OK)
-            recurrent_save_spaced(r);
-    }
-    return rc;
-}
-
-/* Forwards n <= batch checked tokens; logits [n_last, V] of the last ones. The state at
- * position mark inside of them (0: none) is kept. */
-static enum b2_status append_mark(struct session *s, const int32_t *ids, int64_t n,
-                                  int64_t mark, float *logits, int64_t n_last,
-                                  struct b2_err *err)
-{
-    enum b2_status rc = catch_up(s, err);
-
     s->have_logits = false;
-    if (rc == B2_OK && mark > s->pos) {
-        s->fwd.mark_copy = recurrent_begin_mark(&s->fwd.rec);
-        s->fwd.mark_n = mark - s->pos;
+    if (!forward_layers(&s->fwd, ids, n, s->pos, &s->cancel)) {
+        int64_t at = s->pos;
+        atomic_store(&s->cancel, 0);
+        s->pos = forward_rewind(&s->fwd, at);
+        return err_set(err, B2_ECANCEL, "interrupted at token %lld", (long long)at);
     }
-    if (rc == B2_OK)
-        rc = run(s, ids, n, s->pos, err);
-    if (rc)
-        return rc;
     if (n_last > 0)
         forward_head(&s->fwd, n, n_last, logits);
     memcpy(s->ids + s->pos, ids, (size_t)n * sizeof *ids);
     s->pos += n;
     s->have_logits = n_last > 0 && logits == s->logits;
-    if (recurrent_used(&s->fwd.rec))
-        recurrent_save_spaced(&s->fwd.rec);
     return B2_OK;
-}
-
-static enum b2_status append(struct session *s, const int32_t *ids, int64_t n,
-                             int64_t n_last, float *logits, struct b2_err *err)
-{
-    return append_mark(s, ids, n, 0, logits, n_last, err);
-}
-
-/* One piece of a prompt of n tokens. Before a piece the state is kept, so that an
- * interruption loses nothing of the pieces before, and at the prompt's last token, which
- * runs again when the same prompt comes back. */
-static enum b2_status append_piece(struct session *s, const int32_t *ids, int64_t n,
-                                   struct b2_err *err)
-{
-    struct recurrent *r = &s->fwd.rec;
-    int64_t part = min_i64(n - s->pos, s->fwd.batch), mark = 0;
-    bool last = s->pos + part == n;
-
-    if (recurrent_used(r)) {
-        enum b2_status rc = catch_up(s, err);
-        if (rc)
-            return rc;
-        recurrent_save_mark(r, s->pos < n - 1);
-        mark = last && s->pos < n - 1 ? n - 1 : 0;
-    }
-    return append_mark(s, ids + s->pos, part, mark, s->logits, last ? 1 : 0, err);
 }
 
 enum b2_status session_sync(struct session *s, const int32_t *ids, int64_t n,
@@ -248,12 +186,14 @@ enum b2_status session_sync(struct session *s, const int32_t *ids, int64_t n,
     while (same < s->pos && same < n - 1 && s->ids[same] == ids[same])
         same++;
     session_rewind(s, same);
-    if (recurrent_used(&s->fwd.rec))
-        s->pos = same = recurrent_rewind(&s->fwd.rec, same);
     if (n_reused)
-        *n_reused = same;
-    while (s->pos < n && rc == B2_OK)
-        rc = append_piece(s, ids, n, err);
+        *n_reused = s->pos;
+    while (s->pos < n && rc == B2_OK) {
+        int64_t part = min_i64(n - s->pos, s->fwd.batch);
+        bool last = s->pos + part == n;
+        forward_mark(&s->fwd, s->pos, n - 1);
+        rc = append(s, ids + s->pos, part, last ? 1 : 0, s->logits, err);
+    }
     return rc;
 }
 
@@ -282,14 +222,13 @@ enum b2_status session_eval(struct session *s, const int32_t *ids, int64_t n,
     return append(s, ids, n, n, logits, err);
 }
 
-void session_rewind(struct session *s, int64_t pos)
+int64_t session_rewind(struct session *s, int64_t pos)
 {
-    if (pos >= s->pos)
-        return;
-    s->pos = max_i64(pos, 0);
-    s->have_logits = false;
-    if (recurrent_used(&s->fwd.rec))
-        recurrent_forget(&s->fwd.rec, s->pos);
+    if (pos < s->pos) {
+        s->pos = forward_rewind(&s->fwd, max_i64(pos, 0));
+        s->have_logits = false;
+    }
+    return s->pos;
 }
 
 void session_cancel(struct session *s)

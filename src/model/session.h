@@ -52,9 +52,9 @@ const float *session_logits(const struct session *s);
 enum b2_status session_eval(struct session *s, const int32_t *ids, int64_t n,
                             float *logits, struct b2_err *err) NODISCARD;
 
-/* Forgets positions >= pos. In a model with recurrent layers the next call runs the tokens
- * since the last checkpoint again; the bits are the same. */
-void session_rewind(struct session *s, int64_t pos);
+/* Forgets positions >= pos. Returns how many tokens are left: pos, or fewer when a
+ * recurrent layer has no checkpoint there (then the rest must run again). */
+int64_t session_rewind(struct session *s, int64_t pos);
 /* Makes the running call, or else the next one, return B2_ECANCEL soon; that call takes
  * the wish away. Positions it had finished stay in the cache. Async-signal-safe. */
 void session_cancel(struct session *s);
