@@ -40,8 +40,9 @@ static void swap(float *a, float *b, int64_t n)
  * has been swapped away if s(p) < p: then it is where s(p) was sent, and so on. */
 void heads_group(const struct heads *h, float *row, int64_t width)
 {
-    const int64_t reps = h->k ? h->v / h->k : 0, dim = h->v ? width / h->v : 0;
-
+    if (h->k < 1 || h->v < h->k)
+        return;
+    const int64_t reps = h->v / h->k, dim = width / h->v;
     for (int64_t p = 0; p < h->v; p++) {
         int64_t from = p % reps * h->k + p / reps;
         while (from < p)

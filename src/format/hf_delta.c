@@ -131,7 +131,7 @@ static uint32_t interval_of(const uint8_t *flags, uint32_t n)
 static enum b2_status set_layers(struct meta *m, const struct hf_model *model,
                                  const cJSON *root, struct b2_err *err)
 {
-    uint8_t flags[MAX_LAYERS];
+    uint8_t flags[MAX_LAYERS] = {0};
     uint32_t interval = 0;
     char key[128];
     const cJSON *types = get(root, "layer_types");
