@@ -8,7 +8,7 @@
 #include <assert.h>
 #include <string.h>
 
-enum { FIRST_STEP = 64, SHARE_OF_WEIGHTS = 16 };
+enum { FIRST_STEP = 64, SHARE_OF_WEIGHTS = 32 };
 
 static int64_t conv_floats(const struct hparams *hp)
 {

@@ -42,7 +42,7 @@ struct recurrent_view {
 
 /* Bytes of the live state and n_saved copies; 0 when no layer has one. */
 uint64_t recurrent_bytes(const struct hparams *hp, int n_saved);
-/* How many copies are worth it beside weights of this size: a sixteenth of them. At least
+/* How many copies are worth it beside weights of this size: a 32nd of them. At least
  * 1, at most RECURRENT_MAX_SAVED; 0 when no layer has a state. */
 int recurrent_default_saved(const struct hparams *hp, uint64_t weights_bytes);
 

@@ -287,7 +287,7 @@ static void test_plan(void **state)
     assert_int_equal(recurrent_bytes(&model->hp, 0), one);
     assert_int_equal(recurrent_bytes(&model->hp, 3), 4 * one);
     assert_int_equal(recurrent_default_saved(&model->hp, 0), 1);
-    assert_int_equal(recurrent_default_saved(&model->hp, 16 * 5 * one), 5);
+    assert_int_equal(recurrent_default_saved(&model->hp, 32 * 5 * one), 5);
     assert_int_equal(recurrent_default_saved(&model->hp, UINT64_C(1) << 40), 8);
     open_rig(&r, 1, 10, 0);
     assert_int_equal(plan_make(&plan, model, r.be, 100, 10, NULL), B2_OK);
