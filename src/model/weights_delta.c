@@ -16,8 +16,10 @@ static enum b2_status take_conv(struct weights_binder *b, const float **out,
     const struct tensor *t = weights_tensor(b, name, taps, n, &rc, err);
     float row[CONV_MAX_TAPS];
 
-    if (t) /* read here, so it must be there also when weights are only checked */
-        rc = modelfile_load(b->m->mf, modelfile_find(b->m->mf, name), err);
+    if (!t)
+        return rc;
+    /* Read here, so it must be there also when weights are only checked. */
+    rc = modelfile_load(b->m->mf, modelfile_find(b->m->mf, name), err);
     if (rc)
         return rc;
     if (!(dtype_info(t->type)->flags & DTF_FLOAT) || dtype_info(t->type)->block != 1)
