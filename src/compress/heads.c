@@ -38,16 +38,25 @@ static void swap(float *a, float *b, int64_t n)
 
 /* Place p wants the head that began at s(p) = p % reps * k + p / reps. Going up, that head
  * has been swapped away if s(p) < p: then it is where s(p) was sent, and so on. */
+static void swap_place(const struct heads *h, int64_t p, float *row, int64_t dim)
+{
+    const int64_t reps = h->v / h->k;
+    int64_t from = p % reps * h->k + p / reps;
+
+    while (from < p)
+        from = from % reps * h->k + from / reps;
+    if (from != p)
+        swap(row + p * dim, row + from * dim, dim);
+}
+
 void heads_group(const struct heads *h, float *row, int64_t width)
 {
-    if (h->k < 1 || h->v < h->k)
-        return;
-    const int64_t reps = h->v / h->k, dim = width / h->v;
-    for (int64_t p = 0; p < h->v; p++) {
-        int64_t from = p % reps * h->k + p / reps;
-        while (from < p)
-            from = from % reps * h->k + from / reps;
-        if (from != p)
-            swap(row + p * dim, row + from * dim, dim);
-    }
+    for (int64_t p = 0; p < h->v && h->k > 0; p++)
+        swap_place(h, p, row, width / h->v);
+}
+
+void heads_ungroup(const struct heads *h, float *row, int64_t width)
+{
+    for (int64_t p = h->v - 1; p >= 0 && h->k > 0; p--)
+        swap_place(h, p, row, width / h->v);
 }

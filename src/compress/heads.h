@@ -19,5 +19,7 @@ struct heads heads_read(const struct meta *m);
 
 /* Row [width] of v heads, in place: place g * reps + r gets head r * k + g. */
 void heads_group(const struct heads *h, float *row, int64_t width);
+/* The way back. */
+void heads_ungroup(const struct heads *h, float *row, int64_t width);
 
 #endif

@@ -238,6 +238,9 @@ static void test_heads(void **state)
                 for (int64_t d = 0; d < 3; d++)
                     ROW_CHECK(i, row[(g * reps + r) * 3 + d] ==
                                      (float)((r * k + g) * 3 + d));
+        heads_ungroup(&cases[i], row, 3 * v);
+        for (int64_t at = 0; at < 3 * v; at++)
+            ROW_CHECK(i, row[at] == (float)at);
     }
 }
 
