@@ -62,11 +62,11 @@ static enum b2_status side_open(struct side *s, const struct eval *e, const char
 
 /* Bytes that one model and its share of the logits will take. */
 static enum b2_status side_bytes(uint64_t *out, const struct side *s,
-                                 const struct eval *e, struct b2_err *err)
+                                 struct b2_err *err)
 {
     struct plan plan;
     int64_t batch = session_batch(s->s), vocab = s->model->hp.vocab;
-    enum b2_status rc = plan_make(&plan, s->model, s->be, e->ctx, batch, err);
+    enum b2_status rc = plan_make(&plan, s->model, s->be, session_cache(s->s), err);
 
     if (rc)
         return rc;
@@ -77,10 +77,10 @@ static enum b2_status side_bytes(uint64_t *out, const struct side *s,
 static enum b2_status check_memory(const struct eval *e, struct b2_err *err)
 {
     uint64_t cand = 0, base = 0, limit = e->common.mem_limit;
-    enum b2_status rc = side_bytes(&cand, &e->cand, e, err);
+    enum b2_status rc = side_bytes(&cand, &e->cand, err);
 
     if (!rc && e->kld)
-        rc = side_bytes(&base, &e->base, e, err);
+        rc = side_bytes(&base, &e->base, err);
     if (!rc && limit > 0 && cand + base > limit)
         rc = err_set(err, B2_ENOMEM,
                      "needs %.1f MB (model %.1f, baseline %.1f), the limit is %.1f MB: "

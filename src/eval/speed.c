@@ -24,8 +24,7 @@ uint64_t speed_pass_bytes(const struct model *m)
 static enum b2_status go_to(struct session *s, const int32_t *ids, int64_t depth,
                             struct b2_err *err)
 {
-    session_rewind(s, depth);
-    if (session_pos(s) >= depth)
+    if (session_rewind(s, depth) >= depth)
         return B2_OK;
     return session_sync(s, ids, depth, NULL, err);
 }

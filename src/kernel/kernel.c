@@ -67,6 +67,18 @@ static void init_ref(struct kernels *k)
         .rope_neox = kernel_rope_neox_c,
         .fwht = kernel_fwht_c,
         .mul = kernel_mul_c,
+        .attn =
+            {
+                .put_q8 = kernel_kv_put_q8_c,
+                .put_q4 = kernel_kv_put_q4_c,
+                .query = kernel_kv_query_c,
+                .widen_q4 = kernel_kv_widen_q4_c,
+                .get_q8 = kernel_kv_get_q8_c,
+                .score_q8 = kernel_kv_score_q8_c,
+                .score_f16 = kernel_kv_score_f16_c,
+                .mix_q8 = kernel_kv_mix_q8_c,
+                .mix_f16 = kernel_kv_mix_f16_c,
+            },
     };
 }
 

@@ -38,12 +38,29 @@ void kernel_add_c(float *y, const float *x, int64_t n);
 void kernel_mul_c(float *y, const float *a, const float *b, int64_t n);
 void kernel_exp_c(float *y, const float *x, int64_t n);
 void kernel_softcap_c(float *p, int64_t n, float cap);
-float kernel_softmax_c(float *p, int64_t n, float scale);
+float kernel_softmax_c(float *p, int64_t n, float scale, float *max);
 void kernel_weighted_sum_c(float *out, const float *p, const float *v, int64_t v_step,
                            int64_t n_pos, int64_t dim);
 void kernel_rope_norm_c(float *x, const float *c, const float *s, int64_t n_pairs);
 void kernel_rope_neox_c(float *x, const float *c, const float *s, int64_t n_pairs);
 void kernel_fwht_c(float *x, int64_t n, int64_t block);
+
+/* ref/attn_ref.c */
+void kernel_kv_put_q8_c(uint8_t *code, uint16_t *scale, int64_t scale_step,
+                        const float *x, int64_t dim);
+void kernel_kv_put_q4_c(uint8_t *code, uint16_t *scale, int64_t scale_step,
+                        const float *x, int64_t dim);
+void kernel_kv_query_c(const struct kv_query *q, int64_t r, const float *x);
+void kernel_kv_widen_q4_c(int8_t *dst, const struct kv_rows *rows);
+void kernel_kv_get_q8_c(float *dst, const struct kv_rows *rows);
+void kernel_kv_score_q8_c(float *y, int64_t y_step, const struct kv_rows *k,
+                          const struct kv_query *q);
+void kernel_kv_score_f16_c(float *y, int64_t y_step, const struct kv_rows *k,
+                           const struct kf_mat *q);
+void kernel_kv_mix_q8_c(float *out, const float *w, int64_t w_step, int64_t rows,
+                        const struct kv_rows *v);
+void kernel_kv_mix_f16_c(float *out, const float *w, int64_t w_step, int64_t rows,
+                         const struct kv_rows *v);
 
 #if B2_X86
 /* x86/dot_avx2.c */
@@ -89,7 +106,7 @@ void kernel_add_avx2(float *y, const float *x, int64_t n);
 void kernel_mul_avx2(float *y, const float *a, const float *b, int64_t n);
 void kernel_exp_avx2(float *y, const float *x, int64_t n);
 void kernel_softcap_avx2(float *p, int64_t n, float cap);
-float kernel_softmax_avx2(float *p, int64_t n, float scale);
+float kernel_softmax_avx2(float *p, int64_t n, float scale, float *max);
 void kernel_weighted_sum_avx2(float *out, const float *p, const float *v,
                               int64_t v_step, int64_t n_pos, int64_t dim);
 void kernel_rope_norm_avx2(float *x, const float *c, const float *s, int64_t n_pairs);

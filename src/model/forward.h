@@ -14,7 +14,7 @@
 #ifndef MODEL_FORWARD_H
 #define MODEL_FORWARD_H
 
-#include "model/model.h"
+#include "model/cache.h"
 
 #include <stdatomic.h>
 
@@ -22,27 +22,32 @@
 struct forward {
     const struct model *m;
     struct backend *be;
-    int64_t batch, cap;  /* most tokens per pass; positions of the cache */
-    struct kv_layer *kv; /* [n_layers] */
-    struct act *act;     /* input of the next matmul */
-    float *x;            /* [batch, D] residual stream */
-    float *q, *k, *v;    /* [batch, H or K, head_dim] */
-    float *gate, *up;    /* [batch, F]; gate also holds [batch, D] */
-    void *floats, *cache;
+    struct cache_params params;
+    struct cache cache;
+    struct act *act;  /* input of the next matmul */
+    float *x;         /* [batch, D] residual stream */
+    float *q, *k, *v; /* [batch, H or K, head_dim] */
+    float *q_sinks;   /* [batch, H, head_dim]; NULL: no layer needs it */
+    float *gate, *up; /* [batch, F]; gate also holds [batch, D] */
+    void *floats;
 };
 
-/* Bytes of forward_init's own buffers without the cache, and of the cache. */
+/* Bytes of forward_init's own buffers without the caches. */
 uint64_t forward_scratch_bytes(const struct model *m, const struct backend *be,
-                               int64_t batch);
-uint64_t forward_kv_bytes(const struct model *m, int64_t cap);
+                               const struct cache_params *p);
 
-/* Allocates for batch <= cap. On failure everything is freed again. B2_ENOMEM. */
+/* Allocates for checked params, batch <= ctx. On failure everything is freed again.
+ * B2_ENOMEM. */
 enum b2_status forward_init(struct forward *f, const struct model *m,
-                            struct backend *be, int64_t batch, int64_t cap,
+                            struct backend *be, const struct cache_params *p,
                             struct b2_err *err) NODISCARD;
 void forward_free(struct forward *f); /* zeroed is fine */
 
-/* Runs n <= batch tokens at positions pos0.. through the layers; pos0 + n <= cap, ids in
+/* Forgets positions from pos on. Returns the position to go on from: pos, or an earlier one
+ * when what the layers remember does not allow that (model/cache.h). */
+int64_t forward_rewind(struct forward *f, int64_t pos);
+
+/* Runs n <= batch tokens at positions pos0.. through the layers; pos0 + n <= ctx, ids in
  * range. Stops with false before a layer when *cancel is set; the cache then holds
  * nothing certain from pos0 on. */
 bool forward_layers(struct forward *f, const int32_t *ids, int64_t n, int64_t pos0,

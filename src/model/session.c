@@ -5,11 +5,9 @@
 
 #include "base/mem.h"
 #include "model/forward.h"
-#include "model/plan.h"
+#include "model/settle.h"
 
 #include <string.h>
-
-enum { DEFAULT_CTX = 4096, DEFAULT_BATCH = 512 };
 
 struct session {
     struct forward fwd;
@@ -18,54 +16,28 @@ struct session {
     float *logits;
     bool have_logits; /* logits belong to position pos - 1 */
     atomic_int cancel;
+    const struct log *log;
 };
-
-/* Compares the planned bytes with the caller's limit. */
-static enum b2_status check_limit(const struct model *m, const struct backend *be,
-                                  const struct session_params *p, struct b2_err *err)
-{
-    struct plan plan;
-    enum b2_status rc = plan_make(&plan, m, be, p->ctx, p->batch, err);
-
-    if (rc == B2_OK && p->mem_limit && plan.total_bytes > p->mem_limit)
-        return err_set(
-            err, B2_ENOMEM,
-            "a context of %lld needs %llu bytes (weights %llu, cache %llu, "
-            "scratch %llu), over the limit of %llu: a smaller --ctx or "
-            "--batch needs less",
-            (long long)p->ctx, (unsigned long long)plan.total_bytes,
-            (unsigned long long)plan.weights_bytes, (unsigned long long)plan.kv_bytes,
-            (unsigned long long)plan.scratch_bytes, (unsigned long long)p->mem_limit);
-    return rc;
-}
 
 enum b2_status session_new(struct session **out, const struct model *m,
                            struct backend *be, const struct session_params *params,
                            struct b2_err *err)
 {
     struct session_params p = params ? *params : (struct session_params){0};
+    struct cache_params cp;
     struct session *s;
-    enum b2_status rc;
+    enum b2_status rc = settle_params(&cp, m, be, &p, err);
 
-    if (p.ctx == 0)
-        p.ctx = min_i64(m->hp.ctx_train, DEFAULT_CTX);
-    if (p.ctx < 1 || p.ctx > m->hp.ctx_train)
-        return err_set(err, B2_EARG,
-                       "context %lld is not in 1..%lld, what the model was trained for",
-                       (long long)p.ctx, (long long)m->hp.ctx_train);
-    if (p.batch < 0)
-        return err_set(err, B2_EARG, "batch %lld is negative", (long long)p.batch);
-    p.batch = min_i64(p.batch ? p.batch : DEFAULT_BATCH, p.ctx);
-    rc = check_limit(m, be, &p, err);
     if (rc)
         return rc;
     s = mem_calloc(1, sizeof *s);
     if (!s)
         return err_set(err, B2_ENOMEM, "out of memory");
-    rc = forward_init(&s->fwd, m, be, p.batch, p.ctx, err);
+    s->log = p.log;
+    rc = forward_init(&s->fwd, m, be, &cp, err);
     if (rc)
         goto fail;
-    s->ids = mem_calloc((size_t)p.ctx, sizeof *s->ids);
+    s->ids = mem_calloc((size_t)cp.ctx, sizeof *s->ids);
     s->logits = mem_aligned(64, (size_t)m->hp.vocab, sizeof *s->logits);
     if (!s->ids || !s->logits) {
         rc = err_set(err, B2_ENOMEM, "out of memory");
@@ -91,12 +63,17 @@ void session_free(struct session *s)
 
 int64_t session_ctx(const struct session *s)
 {
-    return s->fwd.cap;
+    return s->fwd.params.ctx;
 }
 
 int64_t session_batch(const struct session *s)
 {
-    return s->fwd.batch;
+    return s->fwd.params.batch;
+}
+
+const struct cache_params *session_cache(const struct session *s)
+{
+    return &s->fwd.params;
 }
 
 const struct model *session_model(const struct session *s)
@@ -113,16 +90,16 @@ int64_t session_pos(const struct session *s)
 static enum b2_status check_ids(const struct session *s, const int32_t *ids, int64_t n,
                                 int64_t pos0, struct b2_err *err)
 {
-    const int64_t vocab = s->fwd.m->hp.vocab;
+    const int64_t vocab = s->fwd.m->hp.vocab, ctx = s->fwd.params.ctx;
 
     if (n < 1)
         return err_set(err, B2_EARG, "no tokens: the prompt is empty");
-    if (n > s->fwd.cap - pos0)
+    if (n > ctx - pos0)
         return err_set(err, B2_EARG,
                        "%lld tokens do not fit into the context of %lld (%lld are "
                        "there): a larger --ctx is possible up to %lld",
-                       (long long)n, (long long)s->fwd.cap, (long long)pos0,
-                       (long long)s->fwd.m->hp.ctx_train);
+                       (long long)n, (long long)ctx, (long long)pos0,
+                       (long long)settle_max_ctx(s->fwd.m, s->fwd.params.window));
     for (int64_t i = 0; i < n; i++)
         if (ids[i] < 0 || ids[i] >= vocab)
             return err_set(err, B2_EARG, "token %d at index %lld is not in 0..%lld",
@@ -136,8 +113,10 @@ static enum b2_status append(struct session *s, const int32_t *ids, int64_t n,
 {
     s->have_logits = false;
     if (!forward_layers(&s->fwd, ids, n, s->pos, &s->cancel)) {
+        int64_t at = s->pos;
         atomic_store(&s->cancel, 0);
-        return err_set(err, B2_ECANCEL, "interrupted at token %lld", (long long)s->pos);
+        s->pos = forward_rewind(&s->fwd, at);
+        return err_set(err, B2_ECANCEL, "interrupted at token %lld", (long long)at);
     }
     if (n_last > 0)
         forward_head(&s->fwd, n, n_last, logits);
@@ -157,11 +136,15 @@ enum b2_status session_sync(struct session *s, const int32_t *ids, int64_t n,
         return rc;
     while (same < s->pos && same < n - 1 && s->ids[same] == ids[same])
         same++;
-    session_rewind(s, same);
+    if (session_rewind(s, same) < same)
+        log_line(s->log, LOG_INFO,
+                 "%lld tokens are the same as before, but the sliding layers hold only "
+                 "the last ones: they are read again from token %lld on",
+                 (long long)same, (long long)s->pos);
     if (n_reused)
-        *n_reused = same;
+        *n_reused = s->pos;
     while (s->pos < n && rc == B2_OK) {
-        int64_t part = min_i64(n - s->pos, s->fwd.batch);
+        int64_t part = min_i64(n - s->pos, s->fwd.params.batch);
         bool last = s->pos + part == n;
         rc = append(s, ids + s->pos, part, last ? 1 : 0, s->logits, err);
     }
@@ -187,18 +170,19 @@ enum b2_status session_eval(struct session *s, const int32_t *ids, int64_t n,
 
     if (rc)
         return rc;
-    if (n > s->fwd.batch)
+    if (n > s->fwd.params.batch)
         return err_set(err, B2_EARG, "%lld tokens at once, but the batch is %lld",
-                       (long long)n, (long long)s->fwd.batch);
+                       (long long)n, (long long)s->fwd.params.batch);
     return append(s, ids, n, n, logits, err);
 }
 
-void session_rewind(struct session *s, int64_t pos)
+int64_t session_rewind(struct session *s, int64_t pos)
 {
-    if (pos >= s->pos)
-        return;
-    s->pos = max_i64(pos, 0);
-    s->have_logits = false;
+    if (pos < s->pos) {
+        s->pos = forward_rewind(&s->fwd, max_i64(pos, 0));
+        s->have_logits = false;
+    }
+    return s->pos;
 }
 
 void session_cancel(struct session *s)

@@ -13,6 +13,7 @@ enum { NAME_MAX_LEN = 64 };
 struct binder {
     struct model *m;
     const struct log *log;
+    bool no_data;
     bool *used; /* [tensors of the file] */
 };
 
@@ -43,8 +44,12 @@ static enum b2_status check_tensor(struct binder *b, int64_t i, int64_t cols,
                        t->name);
     if (!b->used[i]) {
         b->m->weights_bytes += t->n_bytes + modelfile_load_bytes(mf, i);
+        b->m->copy_bytes += modelfile_load_bytes(mf, i);
+        b->m->type_bytes[t->type] += t->n_bytes;
         b->used[i] = true;
     }
+    if (b->no_data && rows > 1)
+        return B2_OK;
     enum b2_status rc = modelfile_load(mf, i, err);
     if (rc)
         err_wrap(err, "tensor %s", t->name);
@@ -125,6 +130,7 @@ static enum b2_status take_vector(struct binder *b, const float **out, const cha
         return rc;
     }
     b->m->weights_bytes += (uint64_t)n * sizeof *copy;
+    b->m->copy_bytes += (uint64_t)n * sizeof *copy;
     *out = copy;
     return B2_OK;
 }
@@ -202,6 +208,9 @@ static enum b2_status take_ends(struct binder *b, struct b2_err *err)
                            embd, head, m->rotation.version);
     } else {
         rc = take_matrix(b, &m->head, head, m->hp.d, m->hp.vocab, err);
+        if (modelfile_load_bytes(m->mf, modelfile_find(m->mf, embd)) == 0)
+            m->table_bytes = (uint64_t)m->embd.rows * m->embd.row_bytes;
+        m->type_bytes[m->embd.type] -= m->table_bytes;
     }
     if (rc == B2_OK)
         rc = take_vector(b, &m->out_norm, "output_norm.weight", m->hp.d, err);
@@ -285,11 +294,13 @@ static enum b2_status check_extra(const struct binder *b, struct b2_err *err)
     return B2_OK;
 }
 
-enum b2_status weights_bind(struct model *m, const struct log *log, struct b2_err *err)
+enum b2_status weights_bind(struct model *m, const struct log *log, bool no_data,
+                            struct b2_err *err)
 {
     struct binder b = {
         .m = m,
         .log = log,
+        .no_data = no_data,
         .used = arena_calloc(m->arena, (size_t)modelfile_n_tensors(m->mf), 1),
     };
     enum b2_status rc;

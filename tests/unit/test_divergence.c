@@ -39,10 +39,10 @@ const struct model *session_model(const struct session *s)
     return &s->model;
 }
 
-void session_rewind(struct session *s, int64_t pos)
+int64_t session_rewind(struct session *s, int64_t pos)
 {
     assert_true(pos <= s->pos);
-    s->pos = pos;
+    return s->pos = pos;
 }
 
 enum b2_status session_sync(struct session *s, const int32_t *ids, int64_t n,
