@@ -132,11 +132,25 @@ static void init_avx2(struct kernels *k)
     k->rope_neox = kernel_rope_neox_avx2;
     k->fwht = kernel_fwht_avx2;
     k->mul = kernel_mul_avx2;
+    k->attn = (struct kernels_attn){
+        .put_q8 = kernel_kv_put_q8_avx2,
+        .put_q4 = kernel_kv_put_q4_avx2,
+        .query = kernel_kv_query_avx2,
+        .widen_q4 = kernel_kv_widen_q4_avx2,
+        .get_q8 = kernel_kv_get_q8_avx2,
+        .score_q8 = kernel_kv_score_q8_avx2,
+        .score_f16 = kernel_kv_score_f16_avx2,
+        .mix_q8 = kernel_kv_mix_q8_avx2,
+        .mix_f16 = kernel_kv_mix_f16_avx2,
+    };
 }
 
 static void init_avx512vnni(struct kernels *k)
 {
     k->name = "avx512vnni";
+    k->attn.score_q8 = kernel_kv_score_q8_avx512vnni;
+    k->attn.mix_q8 = kernel_kv_mix_q8_avx512vnni;
+    k->attn.mix_f16 = kernel_kv_mix_f16_avx512vnni;
     k->qdot = kernel_qdot_avx512vnni;
     k->packed[DT_Q2_0_G128] = packed_q2_0_g128_avx512vnni;
     k->packed[DT_PQ2_0] = packed_q2_0_g128_avx512vnni;

@@ -112,6 +112,31 @@ void kernel_weighted_sum_avx2(float *out, const float *p, const float *v,
 void kernel_rope_norm_avx2(float *x, const float *c, const float *s, int64_t n_pairs);
 void kernel_rope_neox_avx2(float *x, const float *c, const float *s, int64_t n_pairs);
 void kernel_fwht_avx2(float *x, int64_t n, int64_t block);
+
+/* x86/attn_avx2.c */
+void kernel_kv_put_q8_avx2(uint8_t *code, uint16_t *scale, int64_t scale_step,
+                           const float *x, int64_t dim);
+void kernel_kv_put_q4_avx2(uint8_t *code, uint16_t *scale, int64_t scale_step,
+                           const float *x, int64_t dim);
+void kernel_kv_query_avx2(const struct kv_query *q, int64_t r, const float *x);
+void kernel_kv_widen_q4_avx2(int8_t *dst, const struct kv_rows *rows);
+void kernel_kv_get_q8_avx2(float *dst, const struct kv_rows *rows);
+void kernel_kv_score_q8_avx2(float *y, int64_t y_step, const struct kv_rows *k,
+                             const struct kv_query *q);
+void kernel_kv_score_f16_avx2(float *y, int64_t y_step, const struct kv_rows *k,
+                              const struct kf_mat *q);
+void kernel_kv_mix_q8_avx2(float *out, const float *w, int64_t w_step, int64_t rows,
+                           const struct kv_rows *v);
+void kernel_kv_mix_f16_avx2(float *out, const float *w, int64_t w_step, int64_t rows,
+                            const struct kv_rows *v);
+
+/* x86/attn_avx512vnni.c */
+void kernel_kv_score_q8_avx512vnni(float *y, int64_t y_step, const struct kv_rows *k,
+                                   const struct kv_query *q);
+void kernel_kv_mix_q8_avx512vnni(float *out, const float *w, int64_t w_step,
+                                 int64_t rows, const struct kv_rows *v);
+void kernel_kv_mix_f16_avx512vnni(float *out, const float *w, int64_t w_step,
+                                  int64_t rows, const struct kv_rows *v);
 #endif
 
 #endif
