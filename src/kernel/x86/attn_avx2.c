@@ -12,7 +12,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { POS = 8, HALF = KV_BLOCK / 2, QUADS = KV_BLOCK / 8 };
+enum { POS = 8, HALF = KV_BLOCK / 2, QUADS = KV_BLOCK / 8, PIECE = 64 };
 
 static const int32_t INF_BITS = 0x7f800000;
 
@@ -210,6 +210,8 @@ static ALWAYS_INLINE __m256i block_sums(const uint8_t *const row[POS], int64_t a
 
     for (int j = 0; j < POS; j++) {
         __m256i k = load256(row[j] + at);
+        if (at % 64 == 0)
+            prefetch_after(row[j] + at);
         __m256i pairs =
             _mm256_maddubs_epi16(_mm256_abs_epi8(k), _mm256_sign_epi8(q, k));
         sum[j] = _mm256_madd_epi16(pairs, one);
@@ -281,6 +283,8 @@ static ALWAYS_INLINE void score_halves(float *y, int64_t y_step,
         for (int r = 0; r < n_q; r++)
             load_floats(qv[r], q + r * q_step + i, k->dim - i);
         for (int j = 0; j < n_p; j++) {
+            if (i % 32 == 0)
+                prefetch_after(k->row + (p + j) * k->row_bytes + 2 * i);
             load_halves(kv, k->row + (p + j) * k->row_bytes + 2 * i, k->dim - i);
             for (int r = 0; r < n_q; r++)
                 for (int h = 0; h < 2; h++)
@@ -344,6 +348,11 @@ static ALWAYS_INLINE void mix_block(float *out, const float *w, int64_t w_step,
             acc[r][k] = _mm256_loadu_ps(out + r * v->dim + i + 8 * k);
     for (int64_t p = 0; p < v->n; p++) {
         __m256 d = value_scale(v, p, i, half);
+        if (half || i % 64 == 0) /* the next piece, while this one is used */
+            _mm_prefetch(
+                (const char *)((uintptr_t)(v->row + p * v->row_bytes) +
+                               (uintptr_t)(PIECE * v->row_bytes + (half ? 2 * i : i))),
+                _MM_HINT_T0);
         for (int k = 0; k < n_v; k++) {
             __m256 x = load_value(v, p, i + 8 * k, d, half);
             for (int r = 0; r < n_r; r++)
@@ -385,8 +394,6 @@ static ALWAYS_INLINE void mix_rows(float *out, const float *w, int64_t w_step,
 static ALWAYS_INLINE void mix(float *out, const float *w, int64_t w_step, int64_t rows,
                               const struct kv_rows *v, bool half)
 {
-    enum { PIECE = 64 };
-
     for (int64_t p = 0; p < v->n; p += PIECE) {
         struct kv_rows part = *v;
         int64_t r = 0;

@@ -8,7 +8,7 @@
 #include "kernel/variants.h"
 #include "kernel/x86/avx2.h"
 
-enum { POS = 8, TILE = 4, LANES = 16, MAX_SUMS = 64 };
+enum { POS = 8, TILE = 4, LANES = 16, MAX_SUMS = 64, PIECE = 64 };
 
 /* Sums of the codes of each block of n_r queries. */
 static void query_sums(int32_t sum[TILE][MAX_SUMS], const struct kv_query *q, int64_t r,
@@ -44,8 +44,11 @@ static ALWAYS_INLINE void score_tile(float *y, int64_t y_step, const struct kv_r
         __m256i key[POS];
         __m256 d = _mm256_cvtph_ps(
             _mm_maskz_loadu_epi16(valid, k->scale + b * k->scale_step + p));
-        for (int j = 0; j < POS; j++)
+        for (int j = 0; j < POS; j++) {
+            if (b % 2 == 0)
+                prefetch_after(row[j] + b * KV_BLOCK);
             key[j] = _mm256_xor_si256(load256(row[j] + b * KV_BLOCK), flip);
+        }
         for (int r = 0; r < n_r; r++) {
             __m256i code = load256(q->code + (r0 + r) * q->dim + b * KV_BLOCK);
             __m256i part[POS];
@@ -89,6 +92,18 @@ void kernel_kv_score_q8_avx512vnni(float *y, int64_t y_step, const struct kv_row
     }
 }
 
+/* Asks for the next piece while this one is used; reaching past the end never faults. */
+static ALWAYS_INLINE void prefetch_rows(const struct kv_rows *v, int64_t p, int64_t i,
+                                        bool half)
+{
+    uintptr_t at = (uintptr_t)(v->row + p * v->row_bytes) +
+                   (uintptr_t)(PIECE * v->row_bytes + (half ? 2 * i : i));
+
+    _mm_prefetch((const char *)at, _MM_HINT_T0);
+    if (half)
+        _mm_prefetch((const char *)(at + 64), _MM_HINT_T0);
+}
+
 static ALWAYS_INLINE __m512 load_value(const struct kv_rows *v, int64_t p, int64_t i,
                                        __m512 d, bool half)
 {
@@ -120,6 +135,7 @@ static ALWAYS_INLINE void mix_block(float *out, const float *w, int64_t w_step,
             acc[r][k] = _mm512_loadu_ps(out + r * v->dim + i + LANES * k);
     for (int64_t p = 0; p < v->n; p++) {
         __m512 d = _mm512_setzero_ps();
+        prefetch_rows(v, p, i, half);
         for (int k = 0; k < n_v; k++) {
             if (k % 2 == 0)
                 d = value_scale(v, p, i + LANES * k, half);
@@ -149,8 +165,6 @@ static ALWAYS_INLINE void mix_rows(float *out, const float *w, int64_t w_step,
 static ALWAYS_INLINE void mix(float *out, const float *w, int64_t w_step, int64_t rows,
                               const struct kv_rows *v, bool half)
 {
-    enum { PIECE = 64 };
-
     for (int64_t p = 0; p < v->n; p += PIECE) {
         struct kv_rows part = *v;
         int64_t r = 0;
