@@ -127,21 +127,21 @@ static enum b2_status check_limit(const struct cache_params *p, const struct mod
     return B2_OK;
 }
 
-enum b2_status settle_params(struct cache_params *out, const struct model *m,
+enum b2_status settle_choose(struct cache_params *out, const struct model *m,
                              const struct backend *be, const struct session_params *p,
                              struct b2_err *err)
 {
     struct cache_params c = {
         .type = p->cache ? p->cache : DT_F16,
         .ctx = p->ctx,
+        .batch = p->batch ? p->batch : SETTLE_BATCH,
         .window = p->window,
         .sinks = p->sinks < 0    ? 0
                  : p->sinks == 0 ? CACHE_SINKS
                                  : p->sinks,
     };
     int64_t max_ctx = settle_max_ctx(m, p->window);
-    uint64_t available;
-    enum b2_status rc;
+    uint64_t available = settle_available(m, p->mem_limit);
 
     if (p->ctx < 0 || p->ctx > max_ctx)
         return err_set(
@@ -151,17 +151,27 @@ enum b2_status settle_params(struct cache_params *out, const struct model *m,
             (long long)p->ctx, (long long)max_ctx);
     if (p->batch < 0)
         return err_set(err, B2_EARG, "batch %lld is negative", (long long)p->batch);
-    c.batch = p->batch ? p->batch : SETTLE_BATCH;
-    rc = cache_check(&m->hp, &c, err);
+    enum b2_status rc = cache_check(&m->hp, &c, err);
     if (rc)
         return rc;
-    available = settle_available(m, p->mem_limit);
     if (c.ctx == 0)
         choose_ctx(&c, m, be, p, available);
     c.batch = min_i64(c.batch, c.ctx);
     if (p->cache == 0)
         choose_type(&c, m, be, available, p->log);
-    rc = check_limit(&c, m, be, p, available, err);
+    *out = c;
+    return B2_OK;
+}
+
+enum b2_status settle_params(struct cache_params *out, const struct model *m,
+                             const struct backend *be, const struct session_params *p,
+                             struct b2_err *err)
+{
+    struct cache_params c;
+    enum b2_status rc = settle_choose(&c, m, be, p, err);
+
+    if (rc == B2_OK)
+        rc = check_limit(&c, m, be, p, settle_available(m, p->mem_limit), err);
     if (rc == B2_OK)
         *out = c;
     return rc;

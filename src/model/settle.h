@@ -19,6 +19,11 @@ enum b2_status settle_params(struct cache_params *out, const struct model *m,
                              const struct backend *be, const struct session_params *p,
                              struct b2_err *err) NODISCARD;
 
+/* The same without the last check: what would be used if there were room for it. */
+enum b2_status settle_choose(struct cache_params *out, const struct model *m,
+                             const struct backend *be, const struct session_params *p,
+                             struct b2_err *err) NODISCARD;
+
 /* The longest context that may be asked for. */
 int64_t settle_max_ctx(const struct model *m, int64_t window);
 
