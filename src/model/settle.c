@@ -27,7 +27,7 @@ static uint64_t bytes_of(const struct model *m, const struct backend *be,
                          const struct cache_params *p, int64_t ctx, enum dtype type)
 {
     struct cache_params q = *p;
-    struct plan plan;
+    struct plan plan = {0};
 
     q.ctx = ctx;
     q.type = type;
@@ -104,7 +104,7 @@ static enum b2_status check_limit(const struct cache_params *p, const struct mod
                                   const struct session_params *asked,
                                   uint64_t available, struct b2_err *err)
 {
-    struct plan plan;
+    struct plan plan = {0};
     enum b2_status rc = plan_make(&plan, m, be, p, err);
 
     if (rc || plan.total_bytes <= available)
