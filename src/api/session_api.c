@@ -40,7 +40,7 @@ enum b2_status b2_session_new(struct b2_session **out, const struct b2_model *m,
 {
     struct b2_session_params p = params ? *params : (struct b2_session_params){0};
     const struct session_params sp = {
-        .ctx = p.ctx, .batch = p.batch, .mem_limit = p.mem_limit};
+        .ctx = p.ctx, .batch = p.batch, .mem_limit = p.mem_limit, .log = &m->log};
     struct b2_session *s = mem_calloc(1, sizeof *s);
     enum b2_status rc;
 

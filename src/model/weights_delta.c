@@ -16,7 +16,9 @@ static enum b2_status take_conv(struct weights_binder *b, const float **out,
     const struct tensor *t = weights_tensor(b, name, taps, n, &rc, err);
     float row[CONV_MAX_TAPS];
 
-    if (!t)
+    if (t) /* read here, so it must be there also when weights are only checked */
+        rc = modelfile_load(b->m->mf, modelfile_find(b->m->mf, name), err);
+    if (rc)
         return rc;
     if (!(dtype_info(t->type)->flags & DTF_FLOAT) || dtype_info(t->type)->block != 1)
         return err_set(err, B2_EUNSUP, "tensor %s: expected F32, F16 or BF16, found %s",
@@ -38,6 +40,7 @@ static enum b2_status take_conv(struct weights_binder *b, const float **out,
             copy[i * n + c] = row[i];
     }
     b->m->weights_bytes += (uint64_t)(taps * n) * sizeof *copy;
+    b->m->copy_bytes += (uint64_t)(taps * n) * sizeof *copy;
     *out = copy;
     return B2_OK;
 }
