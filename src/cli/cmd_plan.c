@@ -210,6 +210,8 @@ static void print_text(const struct plan_cmd *c)
     if (c->plan.table_bytes > 0)
         row("", "token table", c->plan.table_bytes,
             "mapped, not in the total: few of its rows are read");
+    row("", "program", c->plan.program_bytes,
+        "roughly, not in the total: program, header, tokenizer");
     if (c->available != UINT64_MAX)
         row("", "there are", c->available, c->available_from);
     row("", "each session", c->plan.slot_bytes,
@@ -258,6 +260,7 @@ static cJSON *result_json(const struct plan_cmd *c)
     cJSON_AddBoolToObject(o, "fits", c->fits);
     cJSON_AddStringToObject(o, "advice", str_ok(&advice) ? advice.data : "");
     cJSON_AddNumberToObject(o, "table_bytes", (double)c->plan.table_bytes);
+    cJSON_AddNumberToObject(o, "program_bytes", (double)c->plan.program_bytes);
     cJSON_AddNumberToObject(o, "copy_bytes", (double)c->model->copy_bytes);
     cJSON_AddNumberToObject(o, "slot_bytes", (double)c->plan.slot_bytes);
     add_parts(o, c);

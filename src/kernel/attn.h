@@ -20,7 +20,10 @@
 
 struct kf_mat;
 
-enum { KV_BLOCK = 32 }; /* values that share a scale */
+enum {
+    KV_BLOCK = 32,        /* values that share a scale */
+    KV_QUERY_MAX = 32767, /* 32 * 127 * 32767 < 2^31 */
+};
 
 /* n positions of one head's keys or values. */
 struct kv_rows {
@@ -31,10 +34,11 @@ struct kv_rows {
     int64_t n, dim; /* dim a multiple of KV_BLOCK unless F16 */
 };
 
-/* Queries in 8 bits. */
+/* Queries in 16 bits: with 8 they would cost as much again as keys and values in 8 bits do,
+ * and a product of pairs takes words anyway. */
 struct kv_query {
-    int8_t *code; /* [rows][dim] -127..127 */
-    float *scale; /* [rows][dim / KV_BLOCK] */
+    int16_t *code; /* [rows][dim] -KV_QUERY_MAX..KV_QUERY_MAX */
+    float *scale;  /* [rows][dim / KV_BLOCK] */
     int64_t rows, dim;
 };
 
@@ -49,7 +53,7 @@ struct kernels_attn {
     void (*put_q4)(uint8_t *code, uint16_t *scale, int64_t scale_step, const float *x,
                    int64_t dim);
 
-    /* Row r of q from x [dim]: as put_q8, with an F32 scale. */
+    /* Row r of q from x [dim]: as put_q8, with scale = max|x| / KV_QUERY_MAX in F32. */
     void (*query)(const struct kv_query *q, int64_t r, const float *x);
 
     /* 4-bit codes as bytes: dst [n][dim]; the scales stay where they are. */

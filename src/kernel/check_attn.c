@@ -15,6 +15,14 @@ static const int64_t half_dims[] = {1, 8, 15, 16, 24, 43, 64, 80, 100, 128};
 static const int64_t counts[] = {0, 1, 2, 3, 7, 8, 9, 16, 17, 65, 130};
 static const int64_t some_rows[] = {1, 2, 3, 4, 5, 7};
 
+/* Room for queries; nothing in it yet. */
+static struct kv_query make_query(struct kcheck *t, int64_t rows, int64_t dim)
+{
+    return (struct kv_query){kcheck_buffer(t, (size_t)(rows * dim) * 2),
+                             kcheck_buffer(t, (size_t)(rows * dim / KV_BLOCK) * 4),
+                             rows, dim};
+}
+
 /* One row into the cache by both tables, from every kind of input. */
 static void check_put(struct kcheck *t)
 {
@@ -27,7 +35,6 @@ static void check_put(struct kcheck *t)
             uint16_t *sa = kcheck_buffer(t, n_scales * 2);
             uint16_t *sb = kcheck_buffer(t, n_scales * 2);
             int kind = i / KC_N_FILLS;
-            bool same;
             kcheck_floats(t, x, n, (enum kcheck_fill)(i % KC_N_FILLS));
             memset(a, 0, (size_t)n);
             memset(b, 0, (size_t)n);
@@ -40,18 +47,15 @@ static void check_put(struct kcheck *t)
                 t->k.attn.put_q4(a, sa, step, x, n);
                 t->ref.attn.put_q4(b, sb, step, x, n);
             } else {
-                float *fa = kcheck_buffer(t, (size_t)blocks * sizeof *fa);
-                float *fb = kcheck_buffer(t, (size_t)blocks * sizeof *fb);
-                struct kv_query qa = {(int8_t *)a, fa, 1, n};
-                struct kv_query qb = {(int8_t *)b, fb, 1, n};
+                struct kv_query qa = make_query(t, 1, n), qb = make_query(t, 1, n);
                 t->k.attn.query(&qa, 0, x);
                 t->ref.attn.query(&qb, 0, x);
-                same = kcheck_diff(fa, fb, blocks) < 0;
-                if (!same)
-                    kcheck_fail(t, "kv query", "scales differ, dim %lld", (long long)n);
+                if (kcheck_diff(qa.scale, qb.scale, blocks) >= 0 ||
+                    memcmp(qa.code, qb.code, (size_t)n * 2) != 0)
+                    kcheck_fail(t, "kv query", "dim %lld, fill %d", (long long)n,
+                                i % KC_N_FILLS);
             }
-            same = memcmp(a, b, (size_t)n) == 0 && memcmp(sa, sb, n_scales * 2) == 0;
-            if (!same)
+            if (memcmp(a, b, (size_t)n) != 0 || memcmp(sa, sb, n_scales * 2) != 0)
                 kcheck_fail(t, kind == 1 ? "kv put_q4" : "kv put_q8",
                             "dim %lld, fill %d, kind %d", (long long)n, i % KC_N_FILLS,
                             kind);
@@ -124,9 +128,7 @@ static void score_case(struct kcheck *t, int64_t n, int64_t dim, int64_t rows, i
         t->k.attn.score_f16(y, step, &k, &q);
         t->ref.attn.score_f16(y_ref, step, &k, &q);
     } else {
-        struct kv_query q = {kcheck_buffer(t, (size_t)(rows * dim)),
-                             kcheck_buffer(t, (size_t)(rows * dim / KV_BLOCK) * 4),
-                             rows, dim};
+        struct kv_query q = make_query(t, rows, dim);
         for (int64_t r = 0; r < rows; r++)
             t->ref.attn.query(&q, r, x + r * dim);
         t->k.attn.score_q8(y, step, &k, &q);
@@ -191,7 +193,8 @@ static void check_values(struct kcheck *t)
     enum { DIM = 64, BLOCKS = DIM / KV_BLOCK };
     float x[DIM], q[DIM], back[DIM], qscale[BLOCKS], y;
     uint8_t code[DIM];
-    int8_t wide[DIM], qcode[DIM];
+    int8_t wide[DIM];
+    int16_t qcode[DIM];
     uint16_t scale[BLOCKS];
     struct kv_query query = {qcode, qscale, 1, DIM};
 

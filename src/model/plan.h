@@ -18,10 +18,13 @@ struct plan {
     int64_t n_kind_layers[CACHE_N_KINDS];
     uint64_t state_bytes;   /* recurrent state and its checkpoints (none in `llama`) */
     uint64_t scratch_bytes; /* activations, logits, attention scratch */
-    uint64_t slot_bytes; /* cache, state, logits and tokens: what each further session
+    uint64_t slot_bytes;  /* cache, state, logits and tokens: what each further session
                              * of this kind adds on the same backend, with the buffers of
                              * its passes */
-    uint64_t total_bytes;
+    uint64_t total_bytes; /* weights, kv, state and scratch */
+    uint64_t
+        program_bytes; /* besides, roughly: the program, the file's header, which is
+                             * read whole, and the tokenizer made of it */
 };
 
 /* The bytes of a session with these params. B2_EARG: not 1 <= batch <= ctx. */

@@ -14,7 +14,7 @@ struct problem {
 };
 
 /* One head's row as the cache keeps it: F16; max/127 as F16, codes to nearest; the value
- * of largest magnitude / -8 as F16, codes -8..7. 32-bit scales (queries): wide. */
+ * of largest magnitude / -8 as F16, codes -8..7. Queries (wide) have 16 bits. */
 static void rounded(double *out, const float *x, enum dtype type, bool wide)
 {
     for (int b = 0; b < HD; b += BLOCK) {
@@ -22,11 +22,14 @@ static void rounded(double *out, const float *x, enum dtype type, bool wide)
         for (int i = b; i < b + BLOCK; i++)
             if (fabs((double)x[i]) > fabs(most))
                 most = (double)x[i];
-        scale = type == DT_Q8_0 ? fabs(most) / 127 : most / -8;
+        scale = wide              ? fabs(most) / 32767
+                : type == DT_Q8_0 ? fabs(most) / 127
+                                  : most / -8;
         scale = wide ? (double)(float)scale
                      : (double)f32_from_f16(f16_from_f32((float)scale));
         for (int i = b; i < b + BLOCK; i++) {
-            double lo = type == DT_Q8_0 ? -127 : -8, hi = type == DT_Q8_0 ? 127 : 7;
+            double hi = wide ? 32767 : type == DT_Q8_0 ? 127 : 7;
+            double lo = type == DT_Q8_0 ? -hi : -8;
             out[i] = type == DT_F16
                          ? (double)f32_from_f16(f16_from_f32(x[i]))
                          : scale * fmin(fmax(rint((double)x[i] / scale), lo), hi);
@@ -46,7 +49,7 @@ static void naive(double *out, const struct problem *p, int64_t pos, int64_t h)
         qs[i] = (double)p->q_sinks[(pos * H + h) * HD + i];
         out[i] = 0;
     }
-    if (p->type != DT_F16) { /* queries are 8 bits beside codes of any size */
+    if (p->type != DT_F16) {
         rounded(q, p->q + (pos * H + h) * HD, DT_Q8_0, true);
         rounded(qs, p->q_sinks + (pos * H + h) * HD, DT_Q8_0, true);
     }

@@ -35,7 +35,7 @@ enum {
 
 _Static_assert(4 * (ATTN_ROWS * ATTN_CHUNK + 2 * ATTN_VALUES + TILE_VALUES +
                     ATTN_VALUES / KV_BLOCK) +
-                       TILE_VALUES + ATTN_VALUES <=
+                       TILE_VALUES + 2 * ATTN_VALUES <=
                    CPU_SCRATCH,
                "an item's buffers must fit the scratch");
 
@@ -105,13 +105,13 @@ struct attn_job {
 struct attn_item {
     const struct attn_job *j;
     int64_t kv_head, h0, n_heads, t0, t1, rows;
-    bool have_q8; /* q8 holds the present queries */
-    float *score; /* [rows][ATTN_CHUNK] */
-    float *part;  /* [rows][head_dim] */
-    float *query; /* [rows][head_dim] */
-    float *tile;  /* F32 keys or values */
-    int8_t *code; /* widened 4-bit codes */
-    struct kv_query q8;
+    bool have_codes; /* codes holds the present queries */
+    float *score;    /* [rows][ATTN_CHUNK] */
+    float *part;     /* [rows][head_dim] */
+    float *query;    /* [rows][head_dim] */
+    float *tile;     /* F32 keys or values */
+    int8_t *code;    /* widened 4-bit codes */
+    struct kv_query codes;
     float max[ATTN_ROWS], sum[ATTN_ROWS];
 };
 
@@ -162,7 +162,7 @@ static void load_queries(struct attn_item *it, const float *q)
         memcpy(it->query + (t - it->t0) * it->n_heads * a->head_dim,
                q + (t * a->n_heads + it->h0) * a->head_dim,
                (size_t)(it->n_heads * a->head_dim) * sizeof *q);
-    it->have_q8 = false;
+    it->have_codes = false;
 }
 
 /* 4-bit rows as 8-bit ones in the item's scratch; others as they are. */
@@ -210,10 +210,10 @@ static void score_rows(struct attn_item *it, float *y, const struct kv_rows *row
     } else if (half) {
         k->attn.score_f16(y, ATTN_CHUNK, rows, &q);
     } else {
-        for (int64_t r = 0; r < it->rows && !it->have_q8; r++)
-            k->attn.query(&it->q8, r, it->query + r * rows->dim);
-        it->have_q8 = true;
-        k->attn.score_q8(y, ATTN_CHUNK, rows, &it->q8);
+        for (int64_t r = 0; r < it->rows && !it->have_codes; r++)
+            k->attn.query(&it->codes, r, it->query + r * rows->dim);
+        it->have_codes = true;
+        k->attn.score_q8(y, ATTN_CHUNK, rows, &it->codes);
     }
 }
 
@@ -391,11 +391,11 @@ static struct attn_item make_item(const struct attn_job *j, int64_t i, int threa
     it.part = it.score + ATTN_ROWS * ATTN_CHUNK;
     it.query = it.part + ATTN_VALUES;
     it.tile = it.query + ATTN_VALUES;
-    it.q8.scale = it.tile + TILE_VALUES;
-    it.code = (int8_t *)(it.q8.scale + ATTN_VALUES / KV_BLOCK);
-    it.q8.code = it.code + TILE_VALUES;
-    it.q8.rows = it.rows;
-    it.q8.dim = a->head_dim;
+    it.codes.scale = it.tile + TILE_VALUES;
+    it.code = (int8_t *)(it.codes.scale + ATTN_VALUES / KV_BLOCK);
+    it.codes.code = (int16_t *)(void *)(it.code + TILE_VALUES);
+    it.codes.rows = it.rows;
+    it.codes.dim = a->head_dim;
     return it;
 }
 

@@ -84,16 +84,17 @@ void kernel_kv_put_q4_c(uint8_t *code, uint16_t *scale, int64_t scale_step,
 
 void kernel_kv_query_c(const struct kv_query *q, int64_t r, const float *x)
 {
-    int8_t *code = q->code + r * q->dim;
+    const float most_code = KV_QUERY_MAX;
+    int16_t *code = q->code + r * q->dim;
     float *scale = q->scale + r * (q->dim / KV_BLOCK);
 
     for (int64_t b = 0; b < q->dim / KV_BLOCK; b++, x += KV_BLOCK, code += KV_BLOCK) {
         float most = largest(x);
         bool fine = finite_bits(most);
-        float d = fine ? fabsf(most) / 127.0f : NAN, inv = inverse(d);
+        float d = fine ? fabsf(most) / most_code : NAN, inv = inverse(d);
         scale[b] = d;
         for (int i = 0; i < KV_BLOCK; i++)
-            code[i] = (int8_t)(fine ? round_to(x[i], inv, -127.0f, 127.0f) : 0);
+            code[i] = (int16_t)(fine ? round_to(x[i], inv, -most_code, most_code) : 0);
     }
 }
 

@@ -58,23 +58,32 @@ static float inverse(float scale)
     return finite_bits(scale) && finite_bits(inv) ? inv : 0.0f;
 }
 
-/* Codes of a block in order, cut to [low, high]; a block with NaN or infinity: zeros. */
-static ALWAYS_INLINE __m256i round_block(const struct block *b, float inv, float low,
-                                         float high, bool fine)
+/* Codes of a block, cut to [low, high]; a block with NaN or infinity: zeros. As words, in
+ * the order that packing gives. */
+static ALWAYS_INLINE void round_words(__m256i out[2], const struct block *b, float inv,
+                                      float low, float high, bool fine)
 {
     const __m256 lo = _mm256_set1_ps(low), hi = _mm256_set1_ps(high);
     const __m256 by = _mm256_set1_ps(inv);
     __m256i v[QUADS];
 
-    if (!fine)
-        return _mm256_setzero_si256();
     for (int i = 0; i < QUADS; i++) {
         __m256 x = _mm256_mul_ps(b->x[i], by);
         v[i] = _mm256_cvtps_epi32(_mm256_max_ps(_mm256_min_ps(x, hi), lo));
     }
-    __m256i a = _mm256_packs_epi16(_mm256_packs_epi32(v[0], v[1]),
-                                   _mm256_packs_epi32(v[2], v[3]));
-    return _mm256_permutevar8x32_epi32(a, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+    out[0] = fine ? _mm256_packs_epi32(v[0], v[1]) : _mm256_setzero_si256();
+    out[1] = fine ? _mm256_packs_epi32(v[2], v[3]) : _mm256_setzero_si256();
+}
+
+/* As bytes, in order. */
+static ALWAYS_INLINE __m256i round_block(const struct block *b, float inv, float low,
+                                         float high, bool fine)
+{
+    __m256i w[2];
+
+    round_words(w, b, inv, low, high, fine);
+    return _mm256_permutevar8x32_epi32(_mm256_packs_epi16(w[0], w[1]),
+                                       _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
 
 void kernel_kv_put_q8_avx2(uint8_t *code, uint16_t *scale, int64_t scale_step,
@@ -125,14 +134,19 @@ void kernel_kv_put_q4_avx2(uint8_t *code, uint16_t *scale, int64_t scale_step,
 
 void kernel_kv_query_avx2(const struct kv_query *q, int64_t r, const float *x)
 {
+    const float most = KV_QUERY_MAX;
+
     for (int64_t i = 0; i < q->dim / KV_BLOCK; i++) {
+        int16_t *code = q->code + r * q->dim + i * KV_BLOCK;
         struct block b = load_block(x + i * KV_BLOCK);
         int32_t bits = max_bits(&b);
         bool fine = bits < INF_BITS;
-        float d = fine ? f32_from_bits((uint32_t)bits) / 127.0f : NAN;
+        float d = fine ? f32_from_bits((uint32_t)bits) / most : NAN;
+        __m256i w[2];
         q->scale[r * (q->dim / KV_BLOCK) + i] = d;
-        store256(q->code + r * q->dim + i * KV_BLOCK,
-                 round_block(&b, inverse(d), -127.0f, 127.0f, fine));
+        round_words(w, &b, inverse(d), -most, most, fine);
+        store256(code, _mm256_permute4x64_epi64(w[0], 0xd8));
+        store256(code + 16, _mm256_permute4x64_epi64(w[1], 0xd8));
     }
 }
 
@@ -200,21 +214,18 @@ static ALWAYS_INLINE __m256 scales_at(const struct kv_rows *k, int64_t b, int64_
     return _mm256_cvtph_ps(load128(some));
 }
 
-/* Products of one block of eight keys with a query's: |k| times q with the sign of k. A
- * pair is at most 2 * 127 * 127 < 2^15. */
+/* Products of one block of eight keys with a query's. */
 static ALWAYS_INLINE __m256i block_sums(const uint8_t *const row[POS], int64_t at,
-                                        __m256i q)
+                                        const int16_t *code)
 {
-    const __m256i one = _mm256_set1_epi16(1);
-    __m256i sum[POS];
+    __m256i q0 = load256(code), q1 = load256(code + 16), sum[POS];
 
     for (int j = 0; j < POS; j++) {
-        __m256i k = load256(row[j] + at);
         if (at % 64 == 0)
             prefetch_after(row[j] + at);
-        __m256i pairs =
-            _mm256_maddubs_epi16(_mm256_abs_epi8(k), _mm256_sign_epi8(q, k));
-        sum[j] = _mm256_madd_epi16(pairs, one);
+        __m256i k0 = _mm256_cvtepi8_epi16(load128(row[j] + at));
+        __m256i k1 = _mm256_cvtepi8_epi16(load128(row[j] + at + 16));
+        sum[j] = _mm256_add_epi32(_mm256_madd_epi16(k0, q0), _mm256_madd_epi16(k1, q1));
     }
     return sum_each(sum);
 }
@@ -231,8 +242,8 @@ void kernel_kv_score_q8_avx2(float *y, int64_t y_step, const struct kv_rows *k,
         for (int64_t r = 0; r < q->rows; r++) {
             __m256 acc = _mm256_setzero_ps();
             for (int64_t b = 0; b < n_blocks; b++) {
-                const int8_t *code = q->code + r * q->dim + b * KV_BLOCK;
-                __m256i sum = block_sums(row, b * KV_BLOCK, load256(code));
+                const int16_t *code = q->code + r * q->dim + b * KV_BLOCK;
+                __m256i sum = block_sums(row, b * KV_BLOCK, code);
                 __m256 d = _mm256_mul_ps(scales_at(k, b, p, m),
                                          _mm256_set1_ps(q->scale[r * n_blocks + b]));
                 acc = _mm256_add_ps(acc, _mm256_mul_ps(d, _mm256_cvtepi32_ps(sum)));

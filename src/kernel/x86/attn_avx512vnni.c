@@ -1,36 +1,20 @@
 /*
  * attn_avx512vnni.c - scores and weighted values, in AVX-512 and VNNI.
  *
- * As attn_avx2.c. Scores stay in 256 bits, where a register is a block: keys are shifted
- * to unsigned bytes (code + 128) for vpdpbusd, and 128 times the sum of the query's codes
- * is taken off again. Values come sixteen at a time, for up to four rows of weights.
+ * As attn_avx2.c. Scores stay in 256 bits, where a register is half a block of words;
+ * keys become words once for four queries. Values come sixteen at a time, for up to four
+ * rows of weights.
  */
 #include "kernel/variants.h"
 #include "kernel/x86/avx2.h"
 
-enum { POS = 8, TILE = 4, LANES = 16, MAX_SUMS = 64, PIECE = 64 };
-
-/* Sums of the codes of each block of n_r queries. */
-static void query_sums(int32_t sum[TILE][MAX_SUMS], const struct kv_query *q, int64_t r,
-                       int n_r)
-{
-    const int64_t n_blocks = q->dim / KV_BLOCK;
-
-    for (int i = 0; i < n_r; i++)
-        for (int64_t b = 0; b < n_blocks; b++) {
-            const int8_t *code = q->code + (r + i) * q->dim + b * KV_BLOCK;
-            sum[i][b] = 0;
-            for (int j = 0; j < KV_BLOCK; j++)
-                sum[i][b] += code[j];
-        }
-}
+enum { POS = 8, TILE = 4, LANES = 16, PIECE = 64 };
 
 /* Scores of n_r queries for eight positions from p on; m of them are stored. */
 static ALWAYS_INLINE void score_tile(float *y, int64_t y_step, const struct kv_rows *k,
                                      int64_t p, const struct kv_query *q, int64_t r0,
-                                     int32_t sums[TILE][MAX_SUMS], int n_r)
+                                     int n_r)
 {
-    const __m256i flip = _mm256_set1_epi8((char)0x80);
     const int64_t n_blocks = q->dim / KV_BLOCK, m = k->n - p < POS ? k->n - p : POS;
     const __mmask8 valid = (__mmask8)((1u << m) - 1);
     const uint8_t *row[POS];
@@ -41,24 +25,26 @@ static ALWAYS_INLINE void score_tile(float *y, int64_t y_step, const struct kv_r
     for (int r = 0; r < n_r; r++)
         acc[r] = _mm256_setzero_ps();
     for (int64_t b = 0; b < n_blocks; b++) {
-        __m256i key[POS];
+        __m256i k0[POS], k1[POS];
         __m256 d = _mm256_cvtph_ps(
             _mm_maskz_loadu_epi16(valid, k->scale + b * k->scale_step + p));
         for (int j = 0; j < POS; j++) {
+            const uint8_t *key = row[j] + b * KV_BLOCK;
             if (b % 2 == 0)
-                prefetch_after(row[j] + b * KV_BLOCK);
-            key[j] = _mm256_xor_si256(load256(row[j] + b * KV_BLOCK), flip);
+                prefetch_after(key);
+            k0[j] = _mm256_cvtepi8_epi16(load128(key));
+            k1[j] = _mm256_cvtepi8_epi16(load128(key + 16));
         }
         for (int r = 0; r < n_r; r++) {
-            __m256i code = load256(q->code + (r0 + r) * q->dim + b * KV_BLOCK);
-            __m256i part[POS];
+            const int16_t *code = q->code + (r0 + r) * q->dim + b * KV_BLOCK;
+            __m256i q0 = load256(code), q1 = load256(code + 16), part[POS];
             for (int j = 0; j < POS; j++)
-                part[j] = _mm256_dpbusd_epi32(_mm256_setzero_si256(), key[j], code);
-            __m256i sum =
-                _mm256_sub_epi32(sum_each(part), _mm256_set1_epi32(128 * sums[r][b]));
+                part[j] = _mm256_dpwssd_epi32(
+                    _mm256_dpwssd_epi32(_mm256_setzero_si256(), k0[j], q0), k1[j], q1);
             __m256 by =
                 _mm256_mul_ps(d, _mm256_set1_ps(q->scale[(r0 + r) * n_blocks + b]));
-            acc[r] = _mm256_add_ps(acc[r], _mm256_mul_ps(by, _mm256_cvtepi32_ps(sum)));
+            acc[r] = _mm256_add_ps(
+                acc[r], _mm256_mul_ps(by, _mm256_cvtepi32_ps(sum_each(part))));
         }
     }
     for (int r = 0; r < n_r; r++)
@@ -68,28 +54,16 @@ static ALWAYS_INLINE void score_tile(float *y, int64_t y_step, const struct kv_r
 void kernel_kv_score_q8_avx512vnni(float *y, int64_t y_step, const struct kv_rows *k,
                                    const struct kv_query *q)
 {
-    int32_t sums[TILE][MAX_SUMS];
     int64_t r = 0;
 
-    if (q->dim / KV_BLOCK > MAX_SUMS) {
-        kernel_kv_score_q8_avx2(y, y_step, k, q);
-        return;
-    }
-    for (; r + TILE <= q->rows; r += TILE) {
-        query_sums(sums, q, r, TILE);
+    for (; r + TILE <= q->rows; r += TILE)
         for (int64_t p = 0; p < k->n; p += POS)
-            score_tile(y, y_step, k, p, q, r, sums, TILE);
-    }
-    for (; r + 2 <= q->rows; r += 2) {
-        query_sums(sums, q, r, 2);
+            score_tile(y, y_step, k, p, q, r, TILE);
+    for (; r + 2 <= q->rows; r += 2)
         for (int64_t p = 0; p < k->n; p += POS)
-            score_tile(y, y_step, k, p, q, r, sums, 2);
-    }
-    if (r < q->rows) {
-        query_sums(sums, q, r, 1);
-        for (int64_t p = 0; p < k->n; p += POS)
-            score_tile(y, y_step, k, p, q, r, sums, 1);
-    }
+            score_tile(y, y_step, k, p, q, r, 2);
+    for (int64_t p = 0; p < k->n && r < q->rows; p += POS)
+        score_tile(y, y_step, k, p, q, r, 1);
 }
 
 /* Asks for the next piece while this one is used; reaching past the end never faults. */
