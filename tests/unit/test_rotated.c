@@ -8,6 +8,8 @@
  */
 #define _GNU_SOURCE /* mkdtemp */
 #include "base/rng.h"
+#include "compress/convert.h"
+#include "compress/convert_rows.h"
 #include "compress/pipeline.h"
 #include "unit/golden_logits.h"
 #include "unit/scratch.h"
@@ -139,6 +141,86 @@ static void test_compress(void **state)
     model_close(after);
 }
 
+/* The file of one type exported as the other has the other's bytes, tensor by tensor. */
+static void test_export(void **state)
+{
+    static const char *const files[] = {"rotated-ptq1_0.gguf", "rotated-pq2_0.gguf"};
+    static const char *const formats[] = {"gguf-ptq1_0", "gguf-pq2_0"};
+    struct b2_err err = {0};
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        const struct convert_params p = {.format = formats[1 - i], .force = true};
+        struct modelfile *from = NULL, *to = NULL, *golden = NULL;
+        struct convert_report report;
+        char path[512];
+        snprintf(path, sizeof path, "%s/arch/%s", B2_GOLDEN_DIR, files[i]);
+        gl_must(modelfile_open(&from, path, NULL, &err), &err);
+        snprintf(path, sizeof path, "%s/arch/%s", B2_GOLDEN_DIR, files[1 - i]);
+        gl_must(modelfile_open(&golden, path, NULL, &err), &err);
+        gl_must(
+            convert_model(from, scratch_path(&scratch, "e.gguf"), &p, &report, &err),
+            &err);
+        assert_int_equal(report.n_lossy, 0);
+        gl_must(modelfile_open(&to, scratch.path, NULL, &err), &err);
+        assert_int_equal(modelfile_n_tensors(to), modelfile_n_tensors(golden));
+        for (int64_t k = 0; k < modelfile_n_tensors(golden); k++) {
+            const struct tensor *a = modelfile_tensor(golden, k);
+            int64_t at = modelfile_find(to, a->name);
+            assert_true(at >= 0);
+            gl_must(modelfile_load(golden, k, &err), &err);
+            gl_must(modelfile_load(to, at, &err), &err);
+            const struct tensor *b = modelfile_tensor(to, at);
+            if (a->type != b->type || a->n_bytes != b->n_bytes ||
+                memcmp(a->data, b->data, (size_t)a->n_bytes) != 0)
+                fail_msg("%s: other bytes", a->name);
+        }
+        modelfile_close(from);
+        modelfile_close(to);
+        modelfile_close(golden);
+    }
+}
+
+/* A row that was put into groups and folded comes back as it was. */
+static void test_unfold(void **state)
+{
+    enum { WIDTH = 96 };
+    const struct heads heads = {2, 6};
+    struct rotate *fold = rotate_new(32, 7);
+    struct arena *a = arena_new(1 << 20);
+    struct rng rng = rng_make(4);
+    struct convert_rows *rows = NULL;
+    struct convert_error e = {0};
+    float before[WIDTH], row[WIDTH], after[WIDTH], signs[WIDTH];
+    struct b2_err err = {0};
+
+    (void)state;
+    gl_must(rotate_add_width(fold, WIDTH, &err), &err);
+    for (int i = 0; i < WIDTH; i++)
+        row[i] = before[i] = (float)rng_normal(&rng);
+    heads_group(&heads, row, WIDTH);
+    rotate_fold_row(fold, row, WIDTH);
+    /* The signs from the fold of a row of ones, transformed back. */
+    for (int i = 0; i < WIDTH; i++)
+        signs[i] = 1.0f;
+    rotate_fold_row(fold, signs, WIDTH);
+    for (int i = 0; i < WIDTH; i += 32)
+        rotate_hadamard(signs + i, 32);
+    for (int i = 0; i < WIDTH; i++)
+        signs[i] = signs[i] > 0 ? 1.0f : -1.0f;
+    const struct rotation rot = {
+        .width = WIDTH, .block = 32, .signs = signs, .head = 16, .reps = 3};
+    const struct convert_rows_shape shape = {
+        .from = DT_F32, .to = DT_F32, .n_src = WIDTH, .n_dst = WIDTH, .unfold = &rot};
+    gl_must(convert_rows_new(&rows, &shape, a, &err), &err);
+    gl_must(convert_rows_row(rows, (uint8_t *)after, (const uint8_t *)row, &e, &err),
+            &err);
+    for (int i = 0; i < WIDTH; i++)
+        assert_true(fabsf(after[i] - before[i]) < 1e-5f);
+    rotate_free(fold);
+    arena_free(a);
+}
+
 /* Every word for the same order: the plain definition of FORMATS.md §1.5. */
 static void test_heads(void **state)
 {
@@ -176,10 +258,9 @@ static int remove_scratch(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_goldens),
-        cmocka_unit_test(test_same_bits),
-        cmocka_unit_test(test_compress),
-        cmocka_unit_test(test_heads),
+        cmocka_unit_test(test_goldens),  cmocka_unit_test(test_same_bits),
+        cmocka_unit_test(test_compress), cmocka_unit_test(test_export),
+        cmocka_unit_test(test_unfold),   cmocka_unit_test(test_heads),
     };
 
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
