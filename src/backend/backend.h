@@ -22,6 +22,9 @@ struct rotation {
     int64_t width;      /* a multiple of block */
     int64_t block;      /* a power of two */
     const float *signs; /* [width] of +1 and -1; NULL: all +1 */
+    /* Heads of `head` values that are put in another order before the signs: place
+     * g * reps + r gets head r * (heads / reps) + g. 0: none. */
+    int64_t head, reps;
 };
 
 /* A weight matrix of a linear layer or an embedding table: y = W x. */
@@ -181,6 +184,37 @@ void backend_add_bias(struct backend *be, float *y, const float *bias, int64_t n
 void backend_scale(struct backend *be, float *y, int64_t n, float by); /* y *= by */
 /* y = cap * tanh(y / cap), cap > 0 */
 void backend_softcap(struct backend *be, float *y, int64_t n, float cap);
+
+/* q, gate [n_rows, d] from x [n_rows, 2 d]: the halves of each row. */
+void backend_split(struct backend *be, float *q, float *gate, const float *x,
+                   int64_t n_rows, int64_t d);
+/* y[i] = sigmoid(gate[i]) * x[i]; y may be gate or x. */
+void backend_sigmoid_mul(struct backend *be, float *y, const float *gate,
+                         const float *x, int64_t n);
+
+/* A gated delta net: value head j reads key head j mod n_k_heads. */
+struct delta_args {
+    int64_t n_k_heads, n_v_heads, k_dim, v_dim; /* k_dim <= DELTA_MAX_KEYS */
+    float eps;                                  /* of the norm of q and k */
+};
+enum { DELTA_MAX_KEYS = 4096, CONV_MAX_TAPS = 8 };
+
+/* y [T, C] = silu of the convolution of u [T, C] over time, channel by channel: w [taps,
+ * C], oldest first. state [taps - 1, C] holds the rows of u before, and the last ones
+ * afterwards. y is not u. */
+void backend_conv(struct backend *be, float *y, const float *u, float *state,
+                  const float *w, int64_t n_tokens, int64_t n_channels, int64_t taps);
+/* In place, [T, H]: decay = exp(rate * softplus(decay + bias)), beta = sigmoid(beta);
+ * rate, bias [H]. H <= DELTA_MAX_KEYS. */
+void backend_delta_gates(struct backend *be, float *decay, float *beta,
+                         const float *rate, const float *bias, int64_t n_tokens,
+                         int64_t n_heads);
+/* out [T, V heads, v_dim] from rows q, k [K heads, k_dim], v [V heads, v_dim] of qkv, and
+ * decay, beta [T, V heads]; state [V heads, k_dim, v_dim] is read and written. Token after
+ * token, so that the bits do not depend on how a sequence is cut. */
+void backend_delta(struct backend *be, float *out, const float *qkv, const float *decay,
+                   const float *beta, float *state, int64_t n_tokens,
+                   const struct delta_args *args);
 
 /* Scratch that attention needs for these limits is made here, before decoding. */
 enum b2_status backend_reserve(struct backend *be, const struct attn_limits *limits,

@@ -230,7 +230,8 @@ static bool may_rotate(const struct choose *c, const struct choose_item *it)
 }
 
 /* Finds the block and the widths of all weights that may be rotated. */
-static enum b2_status prepare_rotation(struct choose *c, struct b2_err *err)
+static enum b2_status prepare_rotation(struct choose *c, const struct meta *m,
+                                       struct b2_err *err)
 {
     int64_t block = c->recipe->rotate, auto_block = ROTATE_MAX_BLOCK;
     enum b2_status rc = B2_OK;
@@ -260,6 +261,8 @@ static enum b2_status prepare_rotation(struct choose *c, struct b2_err *err)
         if (rc)
             err_wrap(err, "tensor %s", c->item[i].t->name);
     }
+    if (rotate_block(c->rotate) > 0) /* the contract with one block has a word for it */
+        c->heads = heads_read(m);
     return rc;
 }
 
@@ -302,7 +305,7 @@ enum b2_status choose_prepare(struct choose *c, const struct modelfile *mf,
     c->source_rotated = meta_find(modelfile_meta(mf), "prism.hadamard.version") != NULL;
     rc = check_rules_used(c, err);
     if (!rc)
-        rc = prepare_rotation(c, err);
+        rc = prepare_rotation(c, modelfile_meta(mf), err);
     for (int64_t i = 0; i < c->n && !rc; i++)
         rc = decide(c, &c->item[i], err);
     if (rc)

@@ -9,6 +9,7 @@
 #define COMPRESS_CHOOSE_H
 
 #include "compress/fit.h"
+#include "compress/heads.h"
 #include "compress/recipe.h"
 #include "compress/role.h"
 #include "compress/rotate.h"
@@ -54,6 +55,7 @@ struct choose {
     bool tied;             /* no separate head */
     bool source_rotated;   /* the source's weights are folded already */
     struct rotate *rotate; /* NULL: nothing is rotated */
+    struct heads heads;    /* zeros: ssm_out is folded in the order of its columns */
 };
 
 /* Reads the model's table. On success free with choose_free(). B2_EARG: tensors without
@@ -82,6 +84,15 @@ static inline struct fit_how choose_how(const struct choose *c,
     return (struct fit_how){.rule = c->recipe->ternary_rule,
                             .favour_large =
                                 it->role == ROLE_EMBED || it->role == ROLE_HEAD};
+}
+
+/* Folds a row of an item in place: the one way to do it, order of heads included. */
+static inline void choose_fold_row(const struct choose *c, const struct choose_item *it,
+                                   float *row)
+{
+    if (it->role == ROLE_SSM_OUT)
+        heads_group(&c->heads, row, tensor_width(it->t));
+    rotate_fold_row(c->rotate, row, tensor_width(it->t));
 }
 
 /* Takes the fewest bytes everywhere. */

@@ -91,6 +91,8 @@ static enum dtype gguf_type(const struct convert *c, const struct tensor *t)
     bool ternary = dtype_info(t->type)->flags & DTF_TERNARY;
     bool from_gguf = modelfile_kind(c->mf) == MF_GGUF;
 
+    if (strstr(t->name, ".ssm_conv1d."))
+        return DT_F32; /* rows of a few taps; other programs read no other type */
     if (!matrix && is_plain_float(type) && (!c->target.keep || !from_gguf))
         return DT_F32;
     if (c->target.keep || !matrix || !weight)

@@ -78,13 +78,28 @@ static void carry_row(struct convert_rows *c, uint8_t *dst, const uint8_t *src)
     quant_ternary_join(c->to, dst, c->codes, c->dst_scales, c->n);
 }
 
-/* x := (x H) diag(s), block by block. */
-static void unfold_row(const struct rotation *rot, float *x)
+/* Heads of a row from the order of the fold (g * reps + r) to the activation's. */
+static void restore_heads(const struct rotation *rot, float *x, float *copy)
+{
+    int64_t groups = rot->width / rot->head / rot->reps;
+
+    memcpy(copy, x, (size_t)rot->width * sizeof *x);
+    for (int64_t g = 0; g < groups; g++)
+        for (int64_t r = 0; r < rot->reps; r++)
+            memcpy(x + (r * groups + g) * rot->head,
+                   copy + (g * rot->reps + r) * rot->head,
+                   (size_t)rot->head * sizeof *x);
+}
+
+/* x := (x H) diag(s), block by block, then the order of heads. copy: as long as x. */
+static void unfold_row(const struct rotation *rot, float *x, float *copy)
 {
     for (int64_t b = 0; b < rot->width; b += rot->block)
         rotate_hadamard(x + b, rot->block);
     for (int64_t i = 0; rot->signs && i < rot->width; i++)
         x[i] *= rot->signs[i];
+    if (rot->head)
+        restore_heads(rot, x, copy);
 }
 
 /* What the target type asks of values: finite ones, and scales that FP16 can hold. */
@@ -140,7 +155,7 @@ enum b2_status convert_rows_row(struct convert_rows *c, uint8_t *dst,
     }
     quant_decode_row(c->from, c->x, src, c->n_src);
     if (c->unfold)
-        unfold_row(c->unfold, c->x);
+        unfold_row(c->unfold, c->x, c->y);
     rc = check_values(c, err);
     if (rc)
         return rc;

@@ -137,6 +137,8 @@ static enum b2_status set_rotation_keys(struct meta *m, const struct choose *c,
     }
     if (!rc && n > 0)
         rc = rotate_set_keys(used, m, names, n, err);
+    if (!rc && n > 0 && c->heads.v > 0)
+        rc = meta_set_bool(m, "prism.hadamard.gdn_v_grouped", true, err);
     rotate_free(used);
     mem_free(names);
     return rc;

@@ -4,6 +4,7 @@
 #include "compress/report.h"
 
 #include <cjson/cJSON.h>
+#include <string.h>
 
 enum { ARENA_MAX = 256 << 20 };
 
@@ -157,6 +158,44 @@ static void text_tensors(const struct report *r, struct str *out)
     }
 }
 
+/* The name without its layer: "ssm_alpha.weight". */
+static const char *kind_of(const char *name)
+{
+    const char *p = name + 4;
+
+    if (strncmp(name, "blk.", 4) != 0)
+        return name;
+    while (*p >= '0' && *p <= '9')
+        p++;
+    return *p == '.' ? p + 1 : name;
+}
+
+static bool kept_alike(const struct report_tensor *a, const struct report_tensor *b)
+{
+    return a->why == CHOOSE_OTHER && b->why == CHOOSE_OTHER && a->type == b->type &&
+           strcmp(kind_of(a->name), kind_of(b->name)) == 0;
+}
+
+/* A tensor that is kept since it is no linear layer; one line for all layers alike. */
+static void text_kept(const struct report *r, int64_t i, struct str *out)
+{
+    const struct report_tensor *t = &r->tensor[i];
+    const char *type = dtype_info(t->type)->name;
+    int64_t n = 0;
+
+    for (int64_t k = 0; k < i; k++)
+        if (kept_alike(&r->tensor[k], t))
+            return;
+    for (int64_t k = i; k < r->n; k++)
+        n += kept_alike(&r->tensor[k], t);
+    if (n > 1)
+        str_printf(out, "exception    %lld %s are kept as %s: no linear layers\n",
+                   (long long)n, kind_of(t->name), type);
+    else
+        str_printf(out, "exception    %s is kept as %s: no linear layer\n", t->name,
+                   type);
+}
+
 /* What a reader must not miss: tensors that did not become what was asked for, and
  * groups without any weight left. */
 static void text_exceptions(const struct report *r, struct str *out)
@@ -172,8 +211,7 @@ static void text_exceptions(const struct report *r, struct str *out)
                        "exception    %s is %s: no group divides its rows of %lld\n",
                        t->name, dtype_info(t->type)->name, (long long)t->width);
         if (t->why == CHOOSE_OTHER)
-            str_printf(out, "exception    %s is kept as %s: no linear layer\n", t->name,
-                       dtype_info(t->type)->name);
+            text_kept(r, i, out);
     }
     if (zero_groups)
         str_printf(

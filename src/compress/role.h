@@ -31,9 +31,8 @@ enum role role_of(const char *name, int *layer);
 
 const char *role_name(enum role r); /* "embedding", "ffn_down", … Never NULL. */
 
-/* Weights the rotation contract knows as linear layers (FORMATS.md §1.5). The output
- * projection of a gated delta net also needs its head order permuted, so it is not
- * among them. */
+/* Weights the rotation contract knows as linear layers (FORMATS.md §1.5). The small
+ * projections of a gated delta net (ssm_alpha, ssm_beta) and its convolution are none. */
 bool role_foldable(enum role r);
 
 /* Weight of a relative squared error in this tensor, per parameter, against gate and

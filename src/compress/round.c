@@ -47,7 +47,7 @@ static void make_row(const struct batch *b, const uint8_t *src, float *row)
     for (int64_t i = b->width; i < b->row_step; i++)
         row[i] = 0.0f;
     if (choose_picked(b->it)->fold)
-        rotate_fold_row(b->c->rotate, row, b->width);
+        choose_fold_row(b->c, b->it, row);
 }
 
 static void round_rows(void *ctx, int64_t begin, int64_t end, int thread)

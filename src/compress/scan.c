@@ -70,7 +70,7 @@ static void measure_row(const struct pass *p, int64_t sample, const float *row,
             for (int64_t i = 0; i < p->width && !have_folded; i++)
                 folded[i] = row[i];
             if (!have_folded)
-                rotate_fold_row(p->c->rotate, folded, p->width);
+                choose_fold_row(p->c, it, folded);
             have_folded = true;
             src = folded;
         }

@@ -22,6 +22,13 @@ struct hf_tensor {
         HF_HEADS_Q,  /* rows of rotary pairs, of query heads */
         HF_HEADS_KV, /* the same of key and value heads */
         HF_PLUS_ONE, /* stored as the difference to 1 */
+        /* Value heads of a gated delta net: grouped by key head there, tiled in GGUF. */
+        HF_V_BEHIND_QK, /* rows; those of q and k before them stay */
+        HF_V_ROWS,      /* rows of heads */
+        HF_V_ONES,      /* a row or an element per head */
+        HF_V_COLS,      /* columns of heads */
+        HF_V_RATE,      /* elements, as -exp(x) */
+        HF_V_CONV, /* [channels, 1, taps], channels as the rows of HF_V_BEHIND_QK */
     } change;
 };
 
@@ -45,6 +52,8 @@ struct hf_arch {
     /* Settings that change the arithmetic and are translated for this architecture
      * though most refuse them; ends with NULL. */
     const char *const *own;
+    bool nested; /* the text model's settings are the object "text_config" */
+    bool delta;  /* layers of gated delta nets: hf_delta_meta */
 };
 
 /* By name in config.json's "architectures"; NULL if unknown. */
@@ -57,7 +66,8 @@ enum { HF_ROPE_FACTORS_MAX = 512 };
 struct hf_model {
     const struct hf_arch *arch;
     uint32_t n_layers, n_heads, n_kv_heads, head_dim;
-    bool tied; /* no tensor of its own for the output */
+    uint32_t k_heads, v_heads, k_dim, v_dim; /* of gated delta nets; else 0 */
+    bool tied;                               /* no tensor of its own for the output */
     /* llama3 scaling: the tensor rope_freqs.weight that the converter computes. */
     float rope_factors[HF_ROPE_FACTORS_MAX];
     int n_rope_factors; /* 0: none */
@@ -92,6 +102,11 @@ enum b2_status hf_attention_meta(struct meta *m, const struct hf_model *model,
                                  const struct cJSON *root,
                                  struct b2_err *err) NODISCARD;
 
+/* Sizes and places of gated delta net layers, sections of rotary positions; part of
+ * hf_config_meta, before hf_rope_meta. */
+enum b2_status hf_delta_meta(struct meta *m, struct hf_model *model,
+                             const struct cJSON *root, struct b2_err *err) NODISCARD;
+
 /* The rope group of config.json; part of hf_config_meta. root: cJSON object. */
 enum b2_status hf_rope_meta(struct meta *m, struct hf_model *model,
                             const struct cJSON *root, struct b2_err *err) NODISCARD;
@@ -104,9 +119,11 @@ struct hf_target {
     uint32_t n_heads; /* for permuting, 0: rows stay */
 };
 
-enum hf_known { HF_TENSOR, HF_SKIP, HF_UNKNOWN };
+enum hf_known { HF_TENSOR, HF_SKIP, HF_SKIP_VISION, HF_SKIP_MTP, HF_UNKNOWN };
 
-/* HF_SKIP: a tensor that carries nothing (rotary tables, the head of a tied model). */
+/* HF_SKIP: a tensor that carries nothing (rotary tables, the head of a tied model).
+ * HF_SKIP_VISION, HF_SKIP_MTP: of the part that sees pictures, or predicts further
+ * tokens. */
 enum hf_known hf_tensor_target(const struct hf_model *model, const char *hf_name,
                                struct hf_target *out);
 

@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { NAME_MAX_LEN = 256 }; /* cut names are unknown names */
+
 /* Order is the canonical order of a GGUF made from the folder. */
 static const struct hf_tensor llama_tensors[] = {
     {"model.embed_tokens.weight", "token_embd.weight", false, HF_AS_IS},
@@ -103,7 +105,43 @@ static const struct hf_tensor bitnet_tensors[] = {
     {NULL, NULL, false, HF_AS_IS},
 };
 
+/* Norms are stored as differences to 1, but for that of the delta net's output. */
+static const struct hf_tensor qwen35_tensors[] = {
+    {"model.embed_tokens.weight", "token_embd.weight", false, HF_AS_IS},
+    {"input_layernorm.weight", "attn_norm.weight", true, HF_PLUS_ONE},
+    {"self_attn.q_proj.weight", "attn_q.weight", true, HF_AS_IS},
+    {"self_attn.q_norm.weight", "attn_q_norm.weight", true, HF_PLUS_ONE},
+    {"self_attn.k_proj.weight", "attn_k.weight", true, HF_AS_IS},
+    {"self_attn.k_norm.weight", "attn_k_norm.weight", true, HF_PLUS_ONE},
+    {"self_attn.v_proj.weight", "attn_v.weight", true, HF_AS_IS},
+    {"self_attn.o_proj.weight", "attn_output.weight", true, HF_AS_IS},
+    {"linear_attn.in_proj_qkv.weight", "attn_qkv.weight", true, HF_V_BEHIND_QK},
+    {"linear_attn.in_proj_z.weight", "attn_gate.weight", true, HF_V_ROWS},
+    {"linear_attn.in_proj_a.weight", "ssm_alpha.weight", true, HF_V_ONES},
+    {"linear_attn.in_proj_b.weight", "ssm_beta.weight", true, HF_V_ONES},
+    {"linear_attn.A_log", "ssm_a", true, HF_V_RATE},
+    {"linear_attn.dt_bias", "ssm_dt.bias", true, HF_V_ONES},
+    {"linear_attn.conv1d.weight", "ssm_conv1d.weight", true, HF_V_CONV},
+    {"linear_attn.norm.weight", "ssm_norm.weight", true, HF_AS_IS},
+    {"linear_attn.out_proj.weight", "ssm_out.weight", true, HF_V_COLS},
+    {"post_attention_layernorm.weight", "post_attention_norm.weight", true,
+     HF_PLUS_ONE},
+    {"mlp.gate_proj.weight", "ffn_gate.weight", true, HF_AS_IS},
+    {"mlp.up_proj.weight", "ffn_up.weight", true, HF_AS_IS},
+    {"mlp.down_proj.weight", "ffn_down.weight", true, HF_AS_IS},
+    {"model.norm.weight", "output_norm.weight", false, HF_PLUS_ONE},
+    {"lm_head.weight", "output.weight", false, HF_AS_IS},
+    {NULL, NULL, false, HF_AS_IS},
+};
+
 static const char *const none[] = {NULL};
+static const char *const qwen35_own[] = {
+    "layer_types",           "full_attention_interval",      "partial_rotary_factor",
+    "attn_output_gate",      "linear_conv_kernel_dim",       "linear_key_head_dim",
+    "linear_value_head_dim", "linear_num_key_heads",         "linear_num_value_heads",
+    "mamba_ssm_dtype", /* ours is F32 */
+    "mtp_num_hidden_layers", "mtp_use_dedicated_embeddings", NULL,
+};
 static const char *const gemma3_own[] = {
     "layer_types",
     "rope_local_base_freq",
@@ -142,6 +180,25 @@ static const struct hf_arch archs[] = {
      .default_head_dim = 128,
      .default_theta = 1e4,
      .own = none},
+    {.hf = "Qwen3_5ForCausalLM",
+     .gguf = "qwen35",
+     .tensors = qwen35_tensors,
+     .activation = "silu",
+     .window = HF_WINDOW_OFF,
+     .default_head_dim = 256,
+     .default_theta = 1e4,
+     .own = qwen35_own,
+     .delta = true},
+    {.hf = "Qwen3_5ForConditionalGeneration",
+     .gguf = "qwen35",
+     .tensors = qwen35_tensors,
+     .activation = "silu",
+     .window = HF_WINDOW_OFF,
+     .default_head_dim = 256,
+     .default_theta = 1e4,
+     .own = qwen35_own,
+     .nested = true,
+     .delta = true},
     {.hf = "Gemma3ForCausalLM",
      .gguf = "gemma3",
      .tensors = gemma3_tensors,
@@ -173,7 +230,8 @@ const struct hf_arch *hf_arch_find(const char *hf_name)
 const char *hf_arch_list(void)
 {
     return "LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM, "
-           "Gemma3ForCausalLM, BitNetForCausalLM";
+           "Qwen3_5ForCausalLM, Qwen3_5ForConditionalGeneration, Gemma3ForCausalLM, "
+           "BitNetForCausalLM";
 }
 
 /* "model.layers.17.rest" gives 17 and rest; NULL for other names. */
@@ -203,16 +261,48 @@ static bool is_rotary_table(const char *name)
     return n > m && strcmp(name + n - m, suffix) == 0;
 }
 
+static bool starts_with(const char *s, const char *start)
+{
+    return strncmp(s, start, strlen(start)) == 0;
+}
+
+/* The parts of a model that are not read. HF_UNKNOWN: none of them. */
+static enum hf_known left_out(const struct hf_arch *arch, const char *name)
+{
+    if (is_rotary_table(name))
+        return HF_SKIP;
+    if (arch->nested && starts_with(name, "model.visual."))
+        return HF_SKIP_VISION;
+    if (arch->delta && (starts_with(name, "mtp.") || starts_with(name, "model.mtp.")))
+        return HF_SKIP_MTP;
+    return HF_UNKNOWN;
+}
+
+/* The name that the text model alone would have, in buf when it differs. */
+static const char *name_in_text(const struct hf_arch *arch, const char *name,
+                                char buf[NAME_MAX_LEN])
+{
+    static const char prefix[] = "model.language_model.";
+
+    if (!arch->nested || !starts_with(name, prefix))
+        return name;
+    (void)snprintf(buf, NAME_MAX_LEN, "model.%s", name + sizeof prefix - 1);
+    return buf;
+}
+
 enum hf_known hf_tensor_target(const struct hf_model *model, const char *hf_name,
                                struct hf_target *out)
 {
     enum { SLOTS = 64 }; /* more than any row has tensors per layer */
+    enum hf_known skip = left_out(model->arch, hf_name);
+    char buf[NAME_MAX_LEN];
     uint32_t layer = 0;
-    const char *rest = layer_of(hf_name, &layer);
-    const char *key = rest ? rest : hf_name;
+    const char *name = name_in_text(model->arch, hf_name, buf);
+    const char *rest = layer_of(name, &layer);
+    const char *key = rest ? rest : name;
 
-    if (is_rotary_table(hf_name))
-        return HF_SKIP;
+    if (skip != HF_UNKNOWN)
+        return skip;
     if (rest && layer >= model->n_layers)
         return HF_UNKNOWN;
     for (const struct hf_tensor *t = model->arch->tensors; t->hf; t++) {

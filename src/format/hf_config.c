@@ -203,10 +203,11 @@ static enum b2_status check_settings(const struct hf_arch *arch, const cJSON *ro
     return B2_OK;
 }
 
-static enum b2_status find_arch(struct hf_model *model, const cJSON *root,
-                                struct b2_err *err)
+/* The architecture, and the object with the text model's settings. */
+static enum b2_status find_arch(struct hf_model *model, const cJSON *top,
+                                const cJSON **root, struct b2_err *err)
 {
-    const cJSON *list = get(root, "architectures");
+    const cJSON *list = get(top, "architectures");
     const cJSON *name = cJSON_IsArray(list) ? list->child : NULL;
 
     if (!name || !cJSON_IsString(name))
@@ -216,6 +217,12 @@ static enum b2_status find_arch(struct hf_model *model, const cJSON *root,
         return err_set(err, B2_EUNSUP,
                        "config.json: architecture %.60s is not supported (known: %s)",
                        name->valuestring, hf_arch_list());
+    *root = model->arch->nested ? get(top, "text_config") : top;
+    if (!cJSON_IsObject(*root))
+        return err_set(err, B2_EFORMAT,
+                       "config.json: text_config is missing, where a %s has the "
+                       "settings of its text model",
+                       model->arch->hf);
     return B2_OK;
 }
 
@@ -308,11 +315,12 @@ static enum b2_status set_ends(struct meta *m, const cJSON *item, struct b2_err 
 }
 
 static enum b2_status translate(struct meta *m, struct hf_model *model,
-                                const cJSON *root, const struct log *log,
+                                const cJSON *top, const struct log *log,
                                 struct b2_err *err)
 {
     char key[128];
-    enum b2_status rc = find_arch(model, root, err);
+    const cJSON *root = NULL;
+    enum b2_status rc = find_arch(model, top, &root, err);
 
     if (rc == B2_OK)
         rc = check_settings(model->arch, root, log, err);
@@ -336,11 +344,15 @@ static enum b2_status translate(struct meta *m, struct hf_model *model,
     (void)snprintf(key, sizeof key, "%s.attention.layer_norm_rms_epsilon",
                    model->arch->gguf);
     rc = meta_set_f32(m, key, eps ? (float)eps->valuedouble : 1e-6f, err);
+    if (rc == B2_OK && model->arch->delta)
+        rc = hf_delta_meta(m, model, root, err);
     if (rc == B2_OK)
         rc = hf_rope_meta(m, model, root, err);
     if (rc == B2_OK)
         rc = hf_attention_meta(m, model, root, err);
-    const cJSON *tied = get(root, "tie_word_embeddings");
+    const cJSON *tied = get(top, "tie_word_embeddings");
+    if (!tied)
+        tied = get(root, "tie_word_embeddings");
     model->tied = tied ? cJSON_IsTrue(tied) : model->arch->default_tied;
     return rc;
 }
@@ -390,9 +402,15 @@ enum b2_status hf_token_ids_meta(struct meta *m, const char *json, size_t n,
 
     if (rc)
         return rc;
+    const cJSON *text = get(root, "text_config");
     rc = set_ends(m, get(root, "eos_token_id"), err);
+    if (rc == B2_OK && !meta_find(m, "tokenizer.ggml.eos_token_id"))
+        rc = set_ends(m, get(text, "eos_token_id"), err);
+    const cJSON *begin = get(root, "bos_token_id");
+    if (!begin)
+        begin = get(text, "bos_token_id");
     if (rc == B2_OK && !meta_find(m, "tokenizer.ggml.bos_token_id") &&
-        json_get_u64(get(root, "bos_token_id"), &bos) && bos <= INT32_MAX)
+        json_get_u64(begin, &bos) && bos <= INT32_MAX)
         rc = meta_set_u32(m, "tokenizer.ggml.bos_token_id", (uint32_t)bos, err);
     if (rc)
         err_wrap(err, "%s", file);

@@ -57,14 +57,20 @@ static const struct {
     {"attention_factor", false, true, false},
 };
 
-static bool is_neutral(const cJSON *item)
+static bool is_neutral(const struct hf_arch *arch, const cJSON *item)
 {
     static const char *const free_names[] = {"rope_type", "type", "rope_theta"};
+    static const char *const own[] = {"partial_rotary_factor", "mrope_section",
+                                      "mrope_interleaved"}; /* hf_delta.c */
 
     if (cJSON_IsNull(item))
         return true;
     for (size_t i = 0; i < countof(free_names); i++) {
         if (strcmp(item->string, free_names[i]) == 0)
+            return true;
+    }
+    for (size_t i = 0; arch->delta && i < countof(own); i++) {
+        if (strcmp(item->string, own[i]) == 0)
             return true;
     }
     if (strcmp(item->string, "partial_rotary_factor") == 0)
@@ -75,15 +81,15 @@ static bool is_neutral(const cJSON *item)
 }
 
 /* Every setting in the group is used, neutral, or refused by name. */
-static enum b2_status check_settings(const cJSON *group, const char *kind,
-                                     struct b2_err *err)
+static enum b2_status check_settings(const struct hf_arch *arch, const cJSON *group,
+                                     const char *kind, struct b2_err *err)
 {
     bool plain = strcmp(kind, "default") == 0;
     const cJSON *item;
 
     cJSON_ArrayForEach(item, group)
     {
-        bool used = is_neutral(item), known = used;
+        bool used = is_neutral(arch, item), known = used;
         for (size_t i = 0; i < countof(settings) && !used; i++) {
             if (strcmp(item->string, settings[i].name) != 0)
                 continue;
@@ -237,7 +243,7 @@ enum b2_status hf_rope_meta(struct meta *m, struct hf_model *model, const cJSON 
             "config.json: rope_type %.40s is not supported (default, linear, "
             "yarn, llama3)",
             kind);
-    rc = check_settings(group, kind, err);
+    rc = check_settings(model->arch, group, kind, err);
     if (rc || strcmp(kind, "default") == 0)
         return rc;
     rc = read_stretch(root, group, &factor, &orig, err);

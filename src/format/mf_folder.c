@@ -24,6 +24,7 @@ struct folder {
     struct hf_model model;
     struct mf_entry *entry; /* unsorted */
     int64_t n, cap;
+    int64_t n_vision, n_mtp; /* tensors left out */
     struct meta *map; /* of the index: tensor name to shard, as strings; or NULL */
 };
 
@@ -225,6 +226,12 @@ static enum b2_status take_tensor(struct folder *f, const struct safetensors *s,
     switch (hf_tensor_target(&f->model, t->name, &target)) {
     case HF_SKIP:
         return B2_OK;
+    case HF_SKIP_VISION:
+        f->n_vision++;
+        return B2_OK;
+    case HF_SKIP_MTP:
+        f->n_mtp++;
+        return B2_OK;
     case HF_UNKNOWN:
         return err_set(err, B2_EUNSUP,
                        "tensor %s: not a tensor that %s with %" PRIu32
@@ -251,6 +258,13 @@ static enum b2_status take_tensor(struct folder *f, const struct safetensors *s,
         e.src_type = t->type;
         e.t.type = DT_F32;
         e.t.n_bytes = (uint64_t)tensor_count(t) * sizeof(float);
+    }
+    if (target.kind->change >= HF_V_BEHIND_QK) {
+        enum b2_status rc = mf_delta_entry(&e, &f->model, target.kind->change, err);
+        if (rc) {
+            err_wrap(err, "tensor %s", show);
+            return rc;
+        }
     }
     if (e.how != MF_IN_PLACE)
         e.t.data = NULL;
@@ -428,6 +442,21 @@ static enum b2_status add_rope_factors(struct folder *f, struct b2_err *err)
     return mf_add_entry(f->mf, &e, err);
 }
 
+/* What of the folder is not read, in a line each. */
+static void note_left_out(const struct folder *f)
+{
+    if (f->n_vision > 0)
+        log_line(f->mf->log, LOG_INFO,
+                 "%s: %" PRId64 " tensors of the part that sees pictures are left out: "
+                 "text only",
+                 f->mf->path, f->n_vision);
+    if (f->n_mtp > 0)
+        log_line(f->mf->log, LOG_INFO,
+                 "%s: %" PRId64
+                 " tensors that predict further tokens (mtp) are left out",
+                 f->mf->path, f->n_mtp);
+}
+
 static enum b2_status finish(struct folder *f, struct b2_err *err)
 {
     struct modelfile *mf = f->mf;
@@ -444,6 +473,8 @@ static enum b2_status finish(struct folder *f, struct b2_err *err)
                      "tie_word_embeddings");
     if (rc)
         err_wrap(err, "%s", mf->path);
+    else
+        note_left_out(f);
     return rc;
 }
 

@@ -215,7 +215,7 @@ static void add_one(uint8_t *dst, const struct mf_entry *e)
 /* Bytes of the entry in its file. */
 static uint64_t bytes_in_file(const struct mf_entry *e)
 {
-    if (e->how != MF_PLUS_ONE)
+    if (e->how != MF_PLUS_ONE && e->how != MF_REGROUP)
         return e->t.n_bytes;
     return (uint64_t)tensor_count(&e->t) * (uint64_t)dtype_info(e->src_type)->bytes;
 }
@@ -234,6 +234,8 @@ enum b2_status modelfile_load(struct modelfile *mf, int64_t i, struct b2_err *er
         permute_rows(e->owned, e);
     else if (e->how == MF_PLUS_ONE)
         add_one(e->owned, e);
+    else if (e->how == MF_REGROUP)
+        mf_delta_load(e->owned, e);
     else if (e->t.n_bytes > 0)
         memcpy(e->owned, e->src, (size_t)e->t.n_bytes);
     e->t.data = e->owned;

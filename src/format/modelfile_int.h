@@ -25,7 +25,15 @@ enum mf_how {
     MF_COPY,     /* the same bytes, but the map's address does not suit the type */
     MF_PERMUTE,  /* rows of each head: two halves become interleaved pairs */
     MF_PLUS_ONE, /* floats of src_type, plus 1, as F32 */
+    MF_REGROUP,  /* heads in another order, mf_delta.c */
     MF_MADE,     /* computed at opening, owned by the arena */
+};
+
+/* Of each run of elements the first skip stay where they are; behind them unit (g, r) of
+ * groups x reps goes to place (r, g). */
+struct mf_regroup {
+    int64_t groups, reps, unit, skip, run;
+    bool minus_exp; /* x becomes -exp(x) */
 };
 
 struct mf_entry {
@@ -35,9 +43,10 @@ struct mf_entry {
     uint64_t offset;     /* of the bytes in the part */
     const uint8_t *src;  /* the same place in memory */
     int64_t n_heads;     /* MF_PERMUTE */
-    enum dtype src_type; /* MF_PLUS_ONE */
-    int64_t order;       /* folders: place in the list */
-    uint8_t *owned;      /* what load made, or NULL */
+    enum dtype src_type; /* MF_PLUS_ONE, MF_REGROUP: as it lies in the file */
+    struct mf_regroup regroup;
+    int64_t order;  /* folders: place in the list */
+    uint8_t *owned; /* what load made, or NULL */
 };
 
 struct modelfile {
@@ -70,6 +79,13 @@ enum mf_how mf_place(const struct tensor *t);
 enum b2_status mf_open_gguf(struct modelfile *mf, struct b2_err *err) NODISCARD;
 enum b2_status mf_open_safetensors(struct modelfile *mf, struct b2_err *err) NODISCARD;
 enum b2_status mf_open_folder(struct modelfile *mf, struct b2_err *err) NODISCARD;
+
+/* mf_delta.c: how a tensor of a gated delta net is loaded. t is as in the folder. e's
+ * shape, type and how are changed. B2_EFORMAT: another shape than the heads give. */
+struct hf_model;
+enum b2_status mf_delta_entry(struct mf_entry *e, const struct hf_model *model,
+                              int change, struct b2_err *err) NODISCARD;
+void mf_delta_load(uint8_t *dst, const struct mf_entry *e);
 
 /* tail.c: reads the keys of padded tensors (format/tail.h) and marks these. B2_EUNSUP: an
  * unknown key of the group; B2_EFORMAT: names and widths that contradict each other or

@@ -54,28 +54,35 @@ static enum b2_status read_dtype(enum dtype *out, const cJSON *item, struct b2_e
         names_show(show, item->valuestring, strlen(item->valuestring)));
 }
 
-/* shape [a, b, c] becomes ne = {c, b, a, 1}; [] is one element. */
+enum { FILE_MAX_RANK = 8 };
+
+/* shape [a, b, c] becomes ne = {c, b, a, 1}; [] is one element. What a file has beyond
+ * our four dimensions (filters over time and space of vision models) is multiplied into
+ * the slowest. */
 static enum b2_status read_shape(struct tensor *t, const cJSON *item,
                                  struct b2_err *err)
 {
     if (!cJSON_IsArray(item))
         return err_set(err, B2_EFORMAT, "shape is missing or not an array");
     int rank = cJSON_GetArraySize(item);
-    if (rank > TENSOR_MAX_RANK)
+    if (rank > FILE_MAX_RANK)
         return err_set(err, B2_EUNSUP, "%d dimensions, at most %d are supported", rank,
-                       TENSOR_MAX_RANK);
-    t->rank = rank;
+                       FILE_MAX_RANK);
+    t->rank = rank < TENSOR_MAX_RANK ? rank : TENSOR_MAX_RANK;
     for (int d = 0; d < TENSOR_MAX_RANK; d++)
         t->ne[d] = 1;
     const cJSON *dim;
     cJSON_ArrayForEach(dim, item)
     {
         uint64_t v;
+        int at = --rank < TENSOR_MAX_RANK ? rank : TENSOR_MAX_RANK - 1;
         if (!json_get_u64(dim, &v))
             return err_set(err, B2_EFORMAT,
                            "shape has a dimension that is not a whole "
                            "number");
-        t->ne[--rank] = (int64_t)v;
+        if (!mul_u64(&v, v, (uint64_t)t->ne[at]) || v > INT64_MAX)
+            return err_set(err, B2_EFORMAT, "too many elements");
+        t->ne[at] = (int64_t)v;
     }
     return gguf_check_shape(t, err);
 }

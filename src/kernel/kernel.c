@@ -67,6 +67,10 @@ static void init_ref(struct kernels *k)
         .rope_neox = kernel_rope_neox_c,
         .fwht = kernel_fwht_c,
         .mul = kernel_mul_c,
+        .sigmoid_mul = kernel_sigmoid_mul_c,
+        .l2norm = kernel_l2norm_c,
+        .conv_silu = kernel_conv_silu_c,
+        .delta_step = kernel_delta_step_c,
         .attn =
             {
                 .put_q8 = kernel_kv_put_q8_c,
@@ -132,6 +136,10 @@ static void init_avx2(struct kernels *k)
     k->rope_neox = kernel_rope_neox_avx2;
     k->fwht = kernel_fwht_avx2;
     k->mul = kernel_mul_avx2;
+    k->sigmoid_mul = kernel_sigmoid_mul_avx2;
+    k->l2norm = kernel_l2norm_avx2;
+    k->conv_silu = kernel_conv_silu_avx2;
+    k->delta_step = kernel_delta_step_avx2;
     k->attn = (struct kernels_attn){
         .put_q8 = kernel_kv_put_q8_avx2,
         .put_q4 = kernel_kv_put_q4_avx2,
@@ -257,4 +265,33 @@ void kernel_sincos(float *s, float *c, double angle)
     double a = quadrant & 1 ? cos_r : sin_r, b = quadrant & 1 ? sin_r : cos_r;
     *s = (float)(quadrant & 2 ? -a : a);
     *c = (float)(quadrant == 1 || quadrant == 2 ? -b : b);
+}
+
+/* log(y) = n ln 2 + log(1 + f), 1 + f in [sqrt(1/2), sqrt(2)): fdlibm's e_log.c. Where e
+ * is so small that 1 + e would lose its digits, two terms of the series are enough. */
+float kernel_softplus(float x, float e)
+{
+    static const double LN2 = 6.93147180559945286227e-01;
+    int n;
+
+    if (!(x <= 20.0f)) /* NaN too */
+        return x;
+    double d = (double)e;
+    if (d < 1e-4)
+        return (float)(d - d * d * 0.5);
+    double f = frexp(1.0 + d, &n);
+    if (f < 0.70710678118654752440) {
+        f *= 2.0;
+        n--;
+    }
+    f -= 1.0;
+    double s = f / (2.0 + f), z = s * s, half = 0.5 * f * f;
+    double r = 1.479819860511658591e-01;
+    r = r * z + 1.531383769920937332e-01;
+    r = r * z + 1.818357216161805012e-01;
+    r = r * z + 2.222219843214978396e-01;
+    r = r * z + 2.857142874366239149e-01;
+    r = r * z + 3.999999999940941908e-01;
+    r = r * z + 6.666666666666735130e-01;
+    return (float)((double)n * LN2 + (f - (half - s * (half + r * z))));
 }

@@ -75,6 +75,14 @@ struct kq_act {
     int64_t rows, n; /* n a multiple of KQ_STEP */
 };
 
+/* One token of one head of a gated delta net. */
+struct kd_step {
+    const float *q, *k; /* [n_keys] */
+    const float *v;     /* [n_values] */
+    float decay, beta, scale;
+    int64_t n_keys, n_values;
+};
+
 /* Unpacks n weights (a multiple of the type's block) of one row: code [n], scale and min
  * [n / KQ_GROUP]. min is written only by types for which kernel_has_min() says so. */
 typedef void kernel_unpack(int8_t *code, float *scale, float *min, const uint8_t *src,
@@ -122,7 +130,7 @@ struct kernels {
     /* y = (x * r) * gain, r = 1 / sqrt((float)(sum / n) + eps) in F32; the sum is over
      * the F32 squares in double, LANES of 8. n >= 1; y may be x. */
     void (*rmsnorm)(float *y, const float *x, const float *gain, int64_t n, float eps);
-    /* y = gate / (1 + exp(-gate)) * up; y may be gate. */
+    /* y = gate / (1 + exp(-gate)) * up; y may be gate or up. */
     void (*silu_mul)(float *y, const float *gate, const float *up, int64_t n);
     /* y = gelu(gate) * up by the tanh formula, written as a sigmoid: z = ((gate * gate) *
      * gate) * 0.044715 + gate, y = gate / (1 + exp(z * -2 sqrt(2/pi))) * up. y may be
@@ -156,6 +164,19 @@ struct kernels {
     /* y = a * b; y may be a. */
     void (*mul)(float *y, const float *a, const float *b, int64_t n);
 
+    /* y = (1 / (1 + exp(-gate))) * x; y may be gate or x. */
+    void (*sigmoid_mul)(float *y, const float *gate, const float *x, int64_t n);
+    /* y = x * r, r = 1 / max(sqrt((float)sum), eps); the sum as in rmsnorm. y may be x. */
+    void (*l2norm)(float *y, const float *x, int64_t n, float eps);
+    /* acc = x[0][i] * w[i]; acc += x[j][i] * w[j * w_step + i], j = 1..taps-1;
+     * y[i] = silu(acc). */
+    void (*conv_silu)(float *y, const float *const *x, const float *w, int64_t w_step,
+                      int64_t taps, int64_t n);
+    /* state [n_keys][n_values], for every column i, sums over j from 0 on:
+     * a = sum (state[j][i] * decay) * k[j];  e = beta * (v[i] - a);
+     * state[j][i] = state[j][i] * decay + k[j] * e;
+     * out[i] = (sum state[j][i] * q[j]) * scale. */
+    void (*delta_step)(float *out, float *state, const struct kd_step *d);
     struct kernels_attn attn; /* attn.h */
 };
 
@@ -172,5 +193,9 @@ int kernel_low(enum dtype t);   /* kq_mat.low of its codes */
  * polynomials), so that no C library changes the bits. Exact to the rounding for |angle|
  * < 2^20, less and less beyond, NaN from 2^50 on. */
 void kernel_sincos(float *s, float *c, double angle);
+
+/* log(1 + e) for e = exp(x) as the kernel gives it; x itself above 20. In double inside
+ * (fdlibm's polynomial), so that no C library changes the bits. */
+float kernel_softplus(float x, float e);
 
 #endif

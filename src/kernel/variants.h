@@ -45,6 +45,13 @@ void kernel_rope_norm_c(float *x, const float *c, const float *s, int64_t n_pair
 void kernel_rope_neox_c(float *x, const float *c, const float *s, int64_t n_pairs);
 void kernel_fwht_c(float *x, int64_t n, int64_t block);
 
+/* ref/delta_ref.c */
+void kernel_sigmoid_mul_c(float *y, const float *gate, const float *x, int64_t n);
+void kernel_l2norm_c(float *y, const float *x, int64_t n, float eps);
+void kernel_conv_silu_c(float *y, const float *const *x, const float *w, int64_t w_step,
+                        int64_t taps, int64_t n);
+void kernel_delta_step_c(float *out, float *state, const struct kd_step *d);
+
 /* ref/attn_ref.c */
 void kernel_kv_put_q8_c(uint8_t *code, uint16_t *scale, int64_t scale_step,
                         const float *x, int64_t dim);
@@ -112,6 +119,13 @@ void kernel_weighted_sum_avx2(float *out, const float *p, const float *v,
 void kernel_rope_norm_avx2(float *x, const float *c, const float *s, int64_t n_pairs);
 void kernel_rope_neox_avx2(float *x, const float *c, const float *s, int64_t n_pairs);
 void kernel_fwht_avx2(float *x, int64_t n, int64_t block);
+
+/* x86/delta_avx2.c */
+void kernel_sigmoid_mul_avx2(float *y, const float *gate, const float *x, int64_t n);
+void kernel_l2norm_avx2(float *y, const float *x, int64_t n, float eps);
+void kernel_conv_silu_avx2(float *y, const float *const *x, const float *w,
+                           int64_t w_step, int64_t taps, int64_t n);
+void kernel_delta_step_avx2(float *out, float *state, const struct kd_step *d);
 
 /* x86/attn_avx2.c */
 void kernel_kv_put_q8_avx2(uint8_t *code, uint16_t *scale, int64_t scale_step,

@@ -22,6 +22,13 @@ static const struct arch archs[] = {
      .final_cap = true,
      .period = 6,
      .local_base = 10000.0f},
+    {.name = "qwen35",
+     .rope = ROPE_NEOX,
+     .glu = GLU_SILU,
+     .qk_norm = true,
+     .delta = true,
+     .attn_gate = true,
+     .ffn_norm = "post_attention_norm.weight"},
 };
 
 const struct arch *arch_find(const char *name)
@@ -34,5 +41,5 @@ const struct arch *arch_find(const char *name)
 
 const char *arch_list(void)
 {
-    return "llama, qwen2, qwen3, gemma3, bitnet-b1.58";
+    return "llama, qwen2, qwen3, qwen35, gemma3, bitnet-b1.58";
 }

@@ -19,7 +19,12 @@ struct arch {
     bool sub_norms;  /* the inputs of the o and down projections are normalised */
     bool embd_scale; /* embeddings are multiplied by sqrt(D) */
     bool final_cap;  /* a key may cap the logits */
-    int period;      /* of every `period` layers the last sees everything and the others
+    bool delta;      /* some layers are gated delta nets instead of attention */
+    bool attn_gate;  /* each head of q has as many values behind it, whose sigmoid gates
+                      * the head's output */
+    const char
+        *ffn_norm; /* tensor before the feed-forward block; NULL: "ffn_norm.weight" */
+    int period;    /* of every `period` layers the last sees everything and the others
                    slide the window; 0: all slide (when there is a window) */
     float local_base; /* rotary base of sliding layers; 0: the base of the others */
 };

@@ -14,6 +14,8 @@ struct cache_layer cache_layer_of(const struct hparams *hp,
 {
     struct cache_layer c = {.kind = CACHE_FULL, .kv = {.type = p->type, .cap = p->ctx}};
 
+    if (hparams_recurrent(hp, layer))
+        return (struct cache_layer){.kind = CACHE_NONE};
     if (hparams_slides(hp, layer)) {
         c.window = hp->window;
     } else if (p->window > 0) {

@@ -23,6 +23,7 @@ struct cache_params {
     int64_t ctx, batch; /* positions in all; most tokens per pass */
     int64_t window;     /* for layers that see all by themselves; 0: they do */
     int64_t sinks;      /* first positions that such a window keeps */
+    int saved;          /* checkpoints of recurrent states (model/recurrent.h) */
 };
 
 /* One layer's part. A ring has room for a window before each token of a batch. */

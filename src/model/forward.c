@@ -5,12 +5,15 @@
 
 #include "base/mem.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* The widest input of a matmul. */
 static int64_t act_width(const struct hparams *hp)
 {
-    return max_i64(max_i64(hp->d, hp->f), hp->n_heads * hp->head_dim);
+    int64_t heads = max_i64(hp->n_heads * hp->head_dim, hp->v_heads * hp->v_dim);
+
+    return max_i64(max_i64(hp->d, hp->f), heads);
 }
 
 /* Floats per token of the buffers below, in the order in which they are cut. */
@@ -20,12 +23,15 @@ struct widths {
 
 static struct widths widths_of(const struct hparams *hp)
 {
+    const int64_t q = hp->n_heads * hp->head_dim, u = hparams_conv_channels(hp);
+    const int64_t gated = hp->arch->attn_gate ? q : 0;
+
     return (struct widths){
         .x = hp->d,
-        .q = hp->n_heads * hp->head_dim,
-        .kv = hp->n_kv_heads * hp->head_dim,
-        .gate = max_i64(hp->f, hp->d),
-        .up = hp->f,
+        .q = max_i64(q, hp->v_heads * hp->v_dim),
+        .kv = max_i64(hp->n_kv_heads * hp->head_dim, hp->v_heads),
+        .gate = max_i64(max_i64(hp->f, hp->d), max_i64(2 * gated, u)),
+        .up = max_i64(hp->f, max_i64(gated, u)),
     };
 }
 
@@ -88,6 +94,8 @@ enum b2_status forward_init(struct forward *f, const struct model *m,
     if (rc == B2_OK)
         rc = act_new(&f->act, be, p->batch, act_width(&m->hp), err);
     if (rc == B2_OK)
+        rc = recurrent_init(&f->rec, &m->hp, p->saved, err);
+    if (rc == B2_OK)
         rc = backend_reserve(be, &limits, err);
     if (rc == B2_OK)
         return B2_OK;
@@ -101,6 +109,7 @@ void forward_free(struct forward *f)
 {
     if (f->act)
         act_free(f->be, f->act);
+    recurrent_free(&f->rec);
     cache_free(&f->cache);
     mem_free(f->floats);
     *f = (struct forward){0};
@@ -108,7 +117,23 @@ void forward_free(struct forward *f)
 
 int64_t forward_rewind(struct forward *f, int64_t pos)
 {
-    return cache_rewind(&f->cache, pos);
+    int64_t at = cache_rewind(&f->cache, pos), to;
+
+    /* Both must know the place: each may ask for an earlier one than the other. */
+    while (recurrent_used(&f->rec) && (to = recurrent_rewind(&f->rec, at)) < at)
+        at = cache_rewind(&f->cache, to);
+    return at;
+}
+
+void forward_mark(struct forward *f, int64_t pos, int64_t last)
+{
+    if (!recurrent_used(&f->rec))
+        return;
+    recurrent_save_mark(&f->rec, pos < last);
+    if (pos < last && last < pos + f->params.batch) {
+        f->mark_copy = recurrent_begin_mark(&f->rec);
+        f->mark_n = last - pos;
+    }
 }
 
 /* In place. */
@@ -132,6 +157,21 @@ static void bias_and_norm_qkv(struct forward *f, const struct layer_weights *l,
         norm(f, f->q, l->q_norm, n * hp->n_heads, hp->head_dim);
         norm(f, f->k, l->k_norm, n * hp->n_kv_heads, hp->head_dim);
     }
+}
+
+/* q, k, v of the normalised input; a gated query's gates go to f->up. */
+static void project_qkv(struct forward *f, const struct layer_weights *l, int64_t n)
+{
+    const struct hparams *hp = &f->m->hp;
+    const struct weight *qkv[] = {&l->q, &l->k, &l->v};
+    float *const out[] = {hp->arch->attn_gate ? f->gate : f->q, f->k, f->v};
+
+    backend_rmsnorm(f->be, f->act->x, f->x, l->attn_norm, n, hp->d, hp->norm_eps);
+    act_changed(f->act, n, hp->d);
+    backend_matmul_n(f->be, out, qkv, 3, f->act);
+    if (hp->arch->attn_gate)
+        backend_split(f->be, f->q, f->up, f->gate, n * hp->n_heads, hp->head_dim);
+    bias_and_norm_qkv(f, l, n);
 }
 
 /* Turns queries and keys, stores keys and values, attends into act. A token far from the
@@ -179,20 +219,67 @@ static void attention_block(struct forward *f, int64_t layer, int64_t n, int64_t
 {
     const struct hparams *hp = &f->m->hp;
     const struct layer_weights *l = &f->m->layers[layer];
-    const struct weight *qkv[] = {&l->q, &l->k, &l->v};
-    float *const out[] = {f->q, f->k, f->v};
 
-    backend_rmsnorm(f->be, f->act->x, f->x, l->attn_norm, n, hp->d, hp->norm_eps);
-    act_changed(f->act, n, hp->d);
-    backend_matmul_n(f->be, out, qkv, 3, f->act);
-    bias_and_norm_qkv(f, l, n);
+    project_qkv(f, l, n);
     rope_store_attend(f, layer, n, pos0);
+    if (hp->arch->attn_gate)
+        backend_sigmoid_mul(f->be, f->act->x, f->up, f->act->x, n * l->o.cols);
     if (l->attn_sub_norm)
         norm(f, f->act->x, l->attn_sub_norm, n, l->o.cols);
     act_changed(f->act, n, l->o.cols);
     backend_matmul(f->be, f->gate, &l->o, f->act);
     if (l->attn_post_norm)
         norm(f, f->gate, l->attn_post_norm, n, hp->d);
+    backend_add(f->be, f->x, f->gate, n * hp->d);
+}
+
+/* Tokens [begin, begin + n) of the batch through convolution and recurrence. */
+static void recur(struct forward *f, int64_t layer, int64_t begin, int64_t n)
+{
+    const struct hparams *hp = &f->m->hp;
+    const struct delta_weights *w = f->m->layers[layer].delta;
+    struct recurrent_view s = recurrent_view(&f->rec, 0, layer);
+    const struct delta_args args = {hp->k_heads, hp->v_heads, hp->k_dim, hp->v_dim,
+                                    hp->norm_eps};
+    const int64_t h = hp->v_heads, u = w->qkv.rows;
+
+    backend_conv(f->be, f->up + begin * u, f->gate + begin * u, s.conv, w->conv, n, u,
+                 hp->conv_taps);
+    backend_delta(f->be, f->act->x + begin * w->out.cols, f->up + begin * u,
+                  f->k + begin * h, f->v + begin * h, s.state, n, &args);
+}
+
+static void keep_state(struct forward *f, int64_t layer)
+{
+    struct recurrent_view from = recurrent_view(&f->rec, 0, layer);
+    struct recurrent_view to = recurrent_view(&f->rec, f->mark_copy, layer);
+
+    memcpy(to.conv, from.conv, (size_t)from.n_floats * sizeof(float));
+}
+
+static void delta_block(struct forward *f, int64_t layer, int64_t n)
+{
+    const struct hparams *hp = &f->m->hp;
+    const struct layer_weights *l = &f->m->layers[layer];
+    const struct delta_weights *w = l->delta;
+    const struct weight *in[] = {&w->qkv, &w->z, &w->alpha, &w->beta};
+    float *const out[] = {f->gate, f->q, f->k, f->v};
+    const int64_t first = f->mark_copy ? f->mark_n : 0;
+
+    backend_rmsnorm(f->be, f->act->x, f->x, l->attn_norm, n, hp->d, hp->norm_eps);
+    act_changed(f->act, n, hp->d);
+    backend_matmul_n(f->be, out, in, 4, f->act);
+    backend_delta_gates(f->be, f->k, f->v, w->rate, w->bias, n, hp->v_heads);
+    if (first > 0) {
+        recur(f, layer, 0, first);
+        keep_state(f, layer);
+    }
+    if (first < n)
+        recur(f, layer, first, n - first);
+    norm(f, f->act->x, w->norm, n * hp->v_heads, hp->v_dim);
+    backend_glu(f->be, GLU_SILU, f->act->x, f->q, f->act->x, n * w->out.cols);
+    act_changed(f->act, n, w->out.cols);
+    backend_matmul(f->be, f->gate, &w->out, f->act);
     backend_add(f->be, f->x, f->gate, n * hp->d);
 }
 
@@ -216,19 +303,50 @@ static void ffn_block(struct forward *f, int64_t layer, int64_t n)
     backend_add(f->be, f->x, f->gate, n * hp->d);
 }
 
+/* Whether to stop before a layer. A lone token of a recurrent model runs to its end: to
+ * lose its state costs more than to wait. */
+static bool stops(const struct forward *f, int64_t layer, int64_t n,
+                  const atomic_int *cancel)
+{
+    if (recurrent_used(&f->rec) && n == 1 && layer > 0)
+        return false;
+    return atomic_load_explicit(cancel, memory_order_relaxed) != 0;
+}
+
+static void run_layer(struct forward *f, int64_t layer, int64_t n, int64_t pos0)
+{
+    if (f->m->layers[layer].delta) {
+        f->rec.pos = -1; /* until all layers are through */
+        delta_block(f, layer, n);
+    } else {
+        attention_block(f, layer, n, pos0);
+    }
+    ffn_block(f, layer, n);
+}
+
 bool forward_layers(struct forward *f, const int32_t *ids, int64_t n, int64_t pos0,
                     const atomic_int *cancel)
 {
+    const int copy = f->mark_copy;
+    bool done = true;
+
+    assert(!recurrent_used(&f->rec) || f->rec.pos == pos0);
     cache_wrote(&f->cache, pos0 + n); /* now: a cancelled pass has written some of it */
     backend_embed(f->be, f->x, &f->m->embd, ids, n);
     if (f->m->hp.embd_scale != 1.0f)
         backend_scale(f->be, f->x, n * f->m->hp.d, f->m->hp.embd_scale);
-    for (int64_t i = 0; i < f->m->hp.n_layers; i++) {
-        if (atomic_load_explicit(cancel, memory_order_relaxed))
-            return false;
-        attention_block(f, i, n, pos0);
-        ffn_block(f, i, n);
+    for (int64_t i = 0; i < f->m->hp.n_layers && done; i++) {
+        done = !stops(f, i, n, cancel);
+        if (done)
+            run_layer(f, i, n, pos0);
     }
+    f->mark_copy = 0;
+    if (!done || !recurrent_used(&f->rec))
+        return done;
+    f->rec.pos = pos0 + n;
+    if (copy)
+        recurrent_commit_mark(&f->rec, copy, pos0 + f->mark_n);
+    recurrent_save_spaced(&f->rec);
     return true;
 }
 

@@ -9,12 +9,20 @@
  *               x += [post-norm] Wdown a
  *   logits = [softcap] Whead rmsnorm(x)
  *
+ * Gated attention: Wq h has a gate behind each head; a = attention * sigmoid(gate).
+ * A gated delta net stands in the place of attention in some layers:
+ *               h = rmsnorm(x);  u, z, a, b = Wqkv h, Wz h, Walpha h, Wbeta h
+ *               q, k, v = silu(conv(u));  q, k = q / |q|, k / |k| per head
+ *               per value head: S = decay S + beta (v - decay S k) k^T;  o = S q / sqrt
+ *               x += Wout (rmsnorm(o) per head * silu(z))
+ *
  * What stands in brackets depends on the architecture (arch.h).
  */
 #ifndef MODEL_FORWARD_H
 #define MODEL_FORWARD_H
 
 #include "model/cache.h"
+#include "model/recurrent.h"
 
 #include <stdatomic.h>
 
@@ -24,11 +32,16 @@ struct forward {
     struct backend *be;
     struct cache_params params;
     struct cache cache;
+    struct recurrent rec;
+    /* Copy of rec (0: none) that the next pass fills with the state after mark_n of its
+     * tokens; the pass takes the wish away. */
+    int mark_copy;
+    int64_t mark_n;
     struct act *act;  /* input of the next matmul */
     float *x;         /* [batch, D] residual stream */
-    float *q, *k, *v; /* [batch, H or K, head_dim] */
+    float *q, *k, *v; /* [batch, H or K, head_dim]; z, alpha, beta of a delta net */
     float *q_sinks;   /* [batch, H, head_dim]; NULL: no layer needs it */
-    float *gate, *up; /* [batch, F]; gate also holds [batch, D] */
+    float *gate, *up; /* [batch, F]; gate also holds [batch, D], gated queries, u */
     void *floats;
 };
 
@@ -44,12 +57,17 @@ enum b2_status forward_init(struct forward *f, const struct model *m,
 void forward_free(struct forward *f); /* zeroed is fine */
 
 /* Forgets positions from pos on. Returns the position to go on from: pos, or an earlier one
- * when what the layers remember does not allow that (model/cache.h). */
+ * when what the layers remember does not allow that (model/cache.h, model/recurrent.h). */
 int64_t forward_rewind(struct forward *f, int64_t pos);
 
+/* Before a pass that starts at pos and is part of a prompt whose last token stands at
+ * last: keeps what is needed to come back to pos after an interruption and, when the pass
+ * reaches it, to last. */
+void forward_mark(struct forward *f, int64_t pos, int64_t last);
+
 /* Runs n <= batch tokens at positions pos0.. through the layers; pos0 + n <= ctx, ids in
- * range. Stops with false before a layer when *cancel is set; the cache then holds
- * nothing certain from pos0 on. */
+ * range; a recurrent state stands at pos0. Stops with false before a layer when *cancel is
+ * set; the cache then holds nothing certain from pos0 on, and the state is lost. */
 bool forward_layers(struct forward *f, const int32_t *ids, int64_t n, int64_t pos0,
                     const atomic_int *cancel);
 

@@ -39,6 +39,7 @@ static const char *const known_keys[] = {
     "attention.head_count_kv",
     "attention.key_length",
     "attention.layer_norm_rms_epsilon",
+    "attention.recurrent_layers",
     "attention.scale",
     "attention.sliding_window",
     "attention.sliding_window_pattern",
@@ -49,7 +50,10 @@ static const char *const known_keys[] = {
     "expert_count",
     "expert_used_count",
     "feed_forward_length",
+    "full_attention_interval",
+    "nextn_predict_layers",
     "rope.dimension_count",
+    "rope.dimension_sections",
     "rope.freq_base",
     "rope.freq_base_swa",
     "rope.scale_linear",
@@ -62,6 +66,11 @@ static const char *const known_keys[] = {
     "rope.scaling.yarn_beta_fast",
     "rope.scaling.yarn_beta_slow",
     "rope.scaling.yarn_ext_factor",
+    "ssm.conv_kernel",
+    "ssm.group_count",
+    "ssm.inner_size",
+    "ssm.state_size",
+    "ssm.time_step_rank",
     "tensor_data_layout",
     "vocab_size",
 };
@@ -160,7 +169,7 @@ static enum b2_status opt_count(const struct source *s, const char *name, int64_
 }
 
 /* Limits are far above any real model and keep all products inside 64 bits. */
-enum { MAX_LAYERS = 4096, MAX_WIDTH = 1 << 20, MAX_CTX = 1 << 28 };
+enum { MAX_LAYERS = HPARAMS_MAX_LAYERS, MAX_WIDTH = 1 << 20, MAX_CTX = 1 << 28 };
 
 /* The size of a head, which values share with keys, and how much of it turns. */
 static enum b2_status read_head_size(struct hparams *hp, const struct source *s,
@@ -261,7 +270,7 @@ static enum b2_status check_neutral(const struct source *s, struct b2_err *err)
                        "key %s.attention.causal = false: a model that "
                        "looks ahead is not supported",
                        s->arch->name);
-    if (rc == B2_OK && has_key(s, "rope.dimension_sections"))
+    if (rc == B2_OK && has_key(s, "rope.dimension_sections") && !s->arch->delta)
         return err_set(err, B2_EUNSUP,
                        "key %s.rope.dimension_sections: rotary positions in sections "
                        "are not supported for `%s`",
@@ -455,7 +464,8 @@ enum b2_status hparams_read(struct hparams *hp, const struct meta *m,
                        arch_list());
     *hp = (struct hparams){.arch = s.arch};
     if ((rc = check_neutral(&s, err)) || (rc = read_shape(hp, &s, err)) ||
-        (rc = read_vocab(hp, &s, err)) || (rc = read_rope(hp, &s, err)))
+        (rc = read_vocab(hp, &s, err)) || (rc = read_rope(hp, &s, err)) ||
+        (s.arch->delta && (rc = hparams_read_delta(hp, m, err))))
         return rc;
     rc = meta_get_f32(m, key_of(key, &s, "attention.layer_norm_rms_epsilon"),
                       &hp->norm_eps, err);

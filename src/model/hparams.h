@@ -16,6 +16,8 @@ enum rope_scaling {
     ROPE_SCALE_YARN /* llama3's is a tensor: model.rope_freq_factors */
 };
 
+enum { HPARAMS_MAX_LAYERS = 4096 };
+
 struct hparams {
     const struct arch *arch;
     int64_t n_layers, d, f, n_heads, n_kv_heads, head_dim, n_rot, vocab, ctx_train;
@@ -32,6 +34,11 @@ struct hparams {
     float rope_factor;
     float rope_orig_ctx; /* YaRN: positions before stretching */
     float rope_attn_factor, yarn_ext, yarn_beta_fast, yarn_beta_slow;
+
+    /* Gated delta nets (arch->delta); zeros elsewhere. */
+    int64_t conv_taps, k_heads, v_heads, k_dim, v_dim;
+    int64_t n_mtp; /* blocks behind the n_layers that predict further tokens: not run */
+    uint8_t recurrent[HPARAMS_MAX_LAYERS / 8]; /* a bit per layer: it is such a net */
 };
 
 /* Every key that changes the arithmetic is applied or refused: B2_EUNSUP names the key
@@ -44,6 +51,15 @@ enum b2_status hparams_read(struct hparams *hp, const struct meta *m,
 /* Whether a layer slides the window: all but the last of every window_period, all when
  * that is 0 (and so none when it is 1), as llama.cpp counts. */
 bool hparams_slides(const struct hparams *hp, int64_t layer);
+
+/* Whether a layer is a gated delta net, with a state instead of a cache. */
+bool hparams_recurrent(const struct hparams *hp, int64_t layer);
+/* Rows of its joined projection of q, k and v, which pass the convolution. */
+int64_t hparams_conv_channels(const struct hparams *hp);
+
+/* Reads the keys of gated delta nets; part of hparams_read. */
+enum b2_status hparams_read_delta(struct hparams *hp, const struct meta *m,
+                                  struct b2_err *err) NODISCARD;
 
 /* The next key at or after *i that starts with the architecture's prefix and that
  * hparams_read does not know, or NULL at the end; *i moves past it. */

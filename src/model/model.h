@@ -13,6 +13,14 @@
 #include "model/rotation.h"
 #include "text/tokenizer.h"
 
+/* A gated delta net (forward.h). C: channels of the convolution. */
+struct delta_weights {
+    struct weight qkv, z, alpha, beta, out;
+    const float *conv;        /* [taps, C], oldest first */
+    const float *rate, *bias; /* [V heads] of the decay */
+    const float *norm;        /* [v_dim] */
+};
+
 /* Vectors that the architecture has not are NULL. */
 struct layer_weights {
     const float *attn_norm, *ffn_norm;           /* [D] of the blocks' inputs */
@@ -23,6 +31,7 @@ struct layer_weights {
     const float *q_bias, *k_bias, *v_bias;       /* [rows of q, k, v] */
     struct weight q, k, v, o;
     struct weight gate, up, down;
+    const struct delta_weights *delta; /* instead of q, k, v, o; NULL: attention */
 };
 
 /* Rotary positions of a kind of layer. */

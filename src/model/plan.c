@@ -46,6 +46,7 @@ enum b2_status plan_make(struct plan *out, const struct model *m,
     struct plan r = {
         .weights_bytes = m->weights_bytes - m->table_bytes,
         .table_bytes = m->table_bytes,
+        .state_bytes = recurrent_bytes(&m->hp, p->saved),
         .program_bytes = program_bytes(m),
     };
 

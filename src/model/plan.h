@@ -16,7 +16,7 @@ struct plan {
     uint64_t kv_bytes;    /* of all layers */
     uint64_t kv_kind_bytes[CACHE_N_KINDS];
     int64_t n_kind_layers[CACHE_N_KINDS];
-    uint64_t state_bytes;   /* recurrent state (none in `llama`) */
+    uint64_t state_bytes;   /* recurrent state and its checkpoints (none in `llama`) */
     uint64_t scratch_bytes; /* activations, logits, attention scratch */
     uint64_t slot_bytes;  /* cache, state, logits and tokens: what each further session
                              * of this kind adds on the same backend, with the buffers of

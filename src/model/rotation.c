@@ -3,6 +3,7 @@
  */
 #include "model/rotation.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define PREFIX "prism.hadamard."
@@ -77,6 +78,37 @@ static enum b2_status read_version(struct rotation_decl *d, const struct meta *m
                        "means a tied head)",
                        d->tied_output ? "true" : "false", d->version);
     return rc;
+}
+
+/* The heads that gdn_v_grouped speaks of, from the architecture's keys. A model without
+ * such heads may have the key: it says nothing then. */
+static enum b2_status read_heads(struct rotation_decl *d, const struct meta *m,
+                                 struct b2_err *err)
+{
+    const char *arch = "";
+    char key[2][128];
+    uint64_t n[2];
+
+    if (!d->gdn_v_grouped || meta_get_str(m, "general.architecture", &arch, NULL))
+        return B2_OK;
+    (void)snprintf(key[0], sizeof key[0], "%.60s.ssm.group_count", arch);
+    (void)snprintf(key[1], sizeof key[1], "%.60s.ssm.time_step_rank", arch);
+    if (!meta_find(m, key[0]) || !meta_find(m, key[1]))
+        return B2_OK;
+    for (int i = 0; i < 2; i++) {
+        enum b2_status rc = meta_get_u64(m, key[i], &n[i], err);
+        if (rc)
+            return rc;
+    }
+    if (n[0] < 1 || n[1] > INT32_MAX || n[1] % n[0] != 0)
+        return err_set(err, B2_EFORMAT,
+                       "keys %s and %s: %llu value heads are no multiple of %llu key "
+                       "heads",
+                       key[1], key[0], (unsigned long long)n[1],
+                       (unsigned long long)n[0]);
+    d->k_heads = (int64_t)n[0];
+    d->v_heads = (int64_t)n[1];
+    return B2_OK;
 }
 
 /* sign_widths and sign_values: one full vector of ±1 per width. */
@@ -241,7 +273,8 @@ enum b2_status rotation_read(struct rotation_decl *out, const struct meta *m,
                            "2..1048576",
                            block);
         d.block = block;
-        if ((rc = read_sign_mode(&d, m, err)) || (rc = read_names(&d, m, err)))
+        if ((rc = read_heads(&d, m, err)) || (rc = read_sign_mode(&d, m, err)) ||
+            (rc = read_names(&d, m, err)))
             return rc;
     }
     *out = d;
@@ -249,6 +282,8 @@ enum b2_status rotation_read(struct rotation_decl *out, const struct meta *m,
 }
 
 /* ---- binding to the tensors of a file ---- */
+
+enum { MAX_ROTATIONS = 2 * ROTATION_MAX_WIDTHS }; /* a width has up to two orders */
 
 struct binder {
     struct rotation_set set;
@@ -283,7 +318,31 @@ static enum b2_status copy_signs(struct binder *b, const struct tensor *t,
     return B2_OK;
 }
 
-/* The rotation of a tensor's width, made on first use. */
+bool rotation_has_heads(const char *name)
+{
+    return strstr(name, ".ssm_out.") != NULL;
+}
+
+/* The order of heads that the weight was folded in, when it is not the activation's. */
+static enum b2_status set_heads(const struct binder *b, struct rotation *rot,
+                                const struct tensor *t, struct b2_err *err)
+{
+    const struct rotation_decl *d = b->decl;
+
+    if (!d->gdn_v_grouped || !rotation_has_heads(t->name))
+        return B2_OK;
+    if (d->v_heads < 1 || rot->width % d->v_heads != 0)
+        return err_set(err, B2_EFORMAT,
+                       "tensor %s: key " PREFIX
+                       "gdn_v_grouped wants rows of whole value "
+                       "heads, but %lld are not %lld heads (ssm.time_step_rank)",
+                       t->name, (long long)rot->width, (long long)d->v_heads);
+    rot->reps = d->v_heads / d->k_heads;
+    rot->head = rot->reps > 1 && d->k_heads > 1 ? rot->width / d->v_heads : 0;
+    return B2_OK;
+}
+
+/* The rotation of a tensor's width and heads, made on first use. */
 static enum b2_status rotation_for(struct binder *b, const struct tensor *t,
                                    const struct rotation **out, struct b2_err *err)
 {
@@ -295,16 +354,18 @@ static enum b2_status rotation_for(struct binder *b, const struct tensor *t,
                        "tensor %s: rows of %lld are not a multiple of the rotation's "
                        "block %lld",
                        t->name, (long long)rot.width, (long long)rot.block);
+    enum b2_status rc = set_heads(b, &rot, t, err);
+    if (rc)
+        return rc;
     for (int i = 0; i < set->n; i++) {
-        if (set->rot[i].width == rot.width) {
+        if (set->rot[i].width == rot.width && set->rot[i].head == rot.head) {
             *out = &set->rot[i];
             return B2_OK;
         }
     }
-    if (set->n == ROTATION_MAX_WIDTHS)
-        return err_set(err, B2_EUNSUP, "more than %d rotated widths",
-                       ROTATION_MAX_WIDTHS);
-    enum b2_status rc = copy_signs(b, t, &rot.signs, err);
+    if (set->n == MAX_ROTATIONS)
+        return err_set(err, B2_EUNSUP, "more than %d rotated widths", MAX_ROTATIONS);
+    rc = copy_signs(b, t, &rot.signs, err);
     if (rc)
         return rc;
     set->rot[set->n] = rot;
@@ -360,7 +421,7 @@ enum b2_status rotation_bind(struct rotation_set *out, const struct rotation_dec
     struct binder b = {.decl = decl, .mf = mf, .arena = a};
     enum b2_status rc;
 
-    b.set.rot = arena_calloc(a, ROTATION_MAX_WIDTHS, sizeof *b.set.rot);
+    b.set.rot = arena_calloc(a, MAX_ROTATIONS, sizeof *b.set.rot);
     b.set.forward = arena_calloc(a, n, sizeof(const struct rotation *));
     b.set.inverse = arena_calloc(a, n, sizeof(const struct rotation *));
     if (!b.set.rot || !b.set.forward || !b.set.inverse)

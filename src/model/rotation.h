@@ -4,6 +4,8 @@
  * A file whose weights were folded says so in prism.hadamard.* keys. Every key must be
  * understood: a reader that skips one computes nonsense that looks like a model.
  *   version 1  listed weights want rotated inputs; the embedding's rows may be folded
+ *              (gdn_v_grouped: the output projection of a gated delta net has its columns in
+ *              groups of value heads that share a key head, not tiled as activations are)
  *   version 2  also the tied head: token_embd.weight is looked up with the inverse and
  *              multiplied with the forward transform
  */
@@ -21,6 +23,7 @@ struct rotation_decl {
     uint32_t version; /* 0: the file declares no rotation */
     int64_t block;    /* a power of two */
     bool explicit_signs, tied_output, gdn_v_grouped;
+    int64_t k_heads, v_heads; /* of gated delta nets, when gdn_v_grouped; else 0 */
     uint64_t n_widths;
     const int32_t *widths;          /* [n_widths], explicit signs only */
     const int32_t *signs;           /* widths' sums of +1 and -1, concatenated */
@@ -35,7 +38,7 @@ struct rotation_decl {
 enum b2_status rotation_read(struct rotation_decl *out, const struct meta *m,
                              struct b2_err *err) NODISCARD;
 
-/* The rotations of a file's weights, one per width, shared by address. */
+/* The rotations of a file's weights, one per width and order of heads, shared by address. */
 struct rotation_set {
     struct rotation *rot; /* [n] */
     int n;
@@ -43,9 +46,12 @@ struct rotation_set {
     const struct rotation **inverse;
 };
 
+/* Whether gdn_v_grouped concerns a weight of this name. */
+bool rotation_has_heads(const char *name);
+
 /* Finds every named weight in the file and builds the signs of each width in a. B2_EFORMAT:
  * a weight that is absent or named twice, a width without signs or not a multiple of the
- * block, signs for a width that no weight has. A declaration of version 0 gives a set in
+ * block or of the heads, signs for a width that no weight has. A declaration of version 0 gives a set in
  * which nothing is folded. */
 enum b2_status rotation_bind(struct rotation_set *out, const struct rotation_decl *decl,
                              const struct modelfile *mf, struct arena *a,

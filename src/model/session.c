@@ -136,7 +136,7 @@ enum b2_status session_sync(struct session *s, const int32_t *ids, int64_t n,
         return rc;
     while (same < s->pos && same < n - 1 && s->ids[same] == ids[same])
         same++;
-    if (session_rewind(s, same) < same)
+    if (session_rewind(s, same) < same && !recurrent_used(&s->fwd.rec))
         log_line(s->log, LOG_INFO,
                  "%lld tokens are the same as before, but the sliding layers hold only "
                  "the last ones: they are read again from token %lld on",
@@ -146,6 +146,7 @@ enum b2_status session_sync(struct session *s, const int32_t *ids, int64_t n,
     while (s->pos < n && rc == B2_OK) {
         int64_t part = min_i64(n - s->pos, s->fwd.params.batch);
         bool last = s->pos + part == n;
+        forward_mark(&s->fwd, s->pos, n - 1);
         rc = append(s, ids + s->pos, part, last ? 1 : 0, s->logits, err);
     }
     return rc;

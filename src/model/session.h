@@ -20,6 +20,8 @@ struct session_params {
                      * context may then be longer than what the model was trained for */
     int64_t sinks;  /* and so many first ones; 0: CACHE_SINKS, -1: none */
     const struct log *log; /* borrowed; may be NULL */
+    int checkpoints; /* of recurrent states; 0: a small part of the weights' bytes, fewer
+                      * where memory is short; below 0: none */
 };
 
 /* m and be are borrowed; be is used only while a call on the session runs. p may be
@@ -40,7 +42,7 @@ int64_t session_pos(const struct session *s);               /* tokens in the cac
 /* Makes the cache hold exactly ids[0..n) by keeping the longest common prefix (at most n-1,
  * so that logits of the last position exist) and forwarding the rest. When the caches of
  * sliding layers no longer hold what that prefix needs, all is computed again and a note
- * says so. *n_reused may be NULL. B2_EARG: longer than the context, an id out of range, n == 0. B2_ECANCEL. */
+ * says so; a model with recurrent layers keeps the part that a checkpoint covers. *n_reused may be NULL. B2_EARG: longer than the context, an id out of range, n == 0. B2_ECANCEL. */
 enum b2_status session_sync(struct session *s, const int32_t *ids, int64_t n,
                             int64_t *n_reused, struct b2_err *err) NODISCARD;
 
@@ -59,7 +61,8 @@ enum b2_status session_eval(struct session *s, const int32_t *ids, int64_t n,
                             float *logits, struct b2_err *err) NODISCARD;
 
 /* Forgets positions >= pos. Returns how many tokens are left: pos, or fewer when a sliding
- * layer no longer holds what the token at pos would see (then the rest must run again). */
+ * layer no longer holds what the token at pos would see, or a recurrent layer has no
+ * checkpoint there (then the rest must run again). */
 int64_t session_rewind(struct session *s, int64_t pos);
 /* Makes the running call, or else the next one, return B2_ECANCEL soon; that call takes
  * the wish away. Positions it had finished stay in the cache. Async-signal-safe. */

@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "model/recurrent.h"
 
 enum { MAX_CTX = INT32_MAX / 4 };
 
@@ -98,6 +99,26 @@ static void choose_ctx(struct cache_params *p, const struct model *m,
                  (long long)p->ctx, (long long)want, mb(available));
 }
 
+/* How many checkpoints of a recurrent state: what was asked for, or as many as are worth
+ * it and leave room for the rest. */
+static int choose_saved(const struct cache_params *p, const struct model *m,
+                        const struct backend *be, const struct session_params *asked,
+                        uint64_t available)
+{
+    int64_t ctx = p->ctx ? p->ctx : min_i64(m->hp.ctx_train, SETTLE_MIN_CTX);
+    struct cache_params q = *p;
+
+    if (asked->checkpoints < 0)
+        return 0;
+    if (asked->checkpoints > 0)
+        return asked->checkpoints < RECURRENT_MAX_SAVED ? asked->checkpoints
+                                                        : RECURRENT_MAX_SAVED;
+    q.saved = recurrent_default_saved(&m->hp, m->weights_bytes);
+    while (q.saved > 0 && bytes_of(m, be, &q, ctx, p->type) > available)
+        q.saved--;
+    return q.saved;
+}
+
 /* Compares the planned bytes with the caller's limit, or with what is free. */
 static enum b2_status check_limit(const struct cache_params *p, const struct model *m,
                                   const struct backend *be,
@@ -110,15 +131,18 @@ static enum b2_status check_limit(const struct cache_params *p, const struct mod
     if (rc || plan.total_bytes <= available)
         return rc;
     if (asked->mem_limit)
-        return err_set(
-            err, B2_ENOMEM,
-            "a context of %lld needs %llu bytes (weights %llu, %s cache %llu, scratch "
-            "%llu), over the limit of %llu: a smaller --ctx or --batch, or --cache "
-            "q8_0 or q4_0, needs less",
-            (long long)p->ctx, (unsigned long long)plan.total_bytes,
-            (unsigned long long)plan.weights_bytes, dtype_info(p->type)->name,
-            (unsigned long long)plan.kv_bytes, (unsigned long long)plan.scratch_bytes,
-            (unsigned long long)asked->mem_limit);
+        return err_set(err, B2_ENOMEM,
+                       "a context of %lld needs %llu bytes (weights %llu, %s cache "
+                       "%llu, state %llu, "
+                       "scratch %llu), over the limit of %llu: a smaller --ctx or "
+                       "--batch, or --cache "
+                       "q8_0 or q4_0, needs less",
+                       (long long)p->ctx, (unsigned long long)plan.total_bytes,
+                       (unsigned long long)plan.weights_bytes,
+                       dtype_info(p->type)->name, (unsigned long long)plan.kv_bytes,
+                       (unsigned long long)plan.state_bytes,
+                       (unsigned long long)plan.scratch_bytes,
+                       (unsigned long long)asked->mem_limit);
     log_line(
         asked->log, LOG_WARN,
         "a context of %lld will need %.0f MB once it is full, but only %.0f MB are "
@@ -154,6 +178,7 @@ enum b2_status settle_choose(struct cache_params *out, const struct model *m,
     enum b2_status rc = cache_check(&m->hp, &c, err);
     if (rc)
         return rc;
+    c.saved = choose_saved(&c, m, be, p, available);
     if (c.ctx == 0)
         choose_ctx(&c, m, be, p, available);
     c.batch = min_i64(c.batch, c.ctx);

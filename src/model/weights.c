@@ -3,22 +3,14 @@
  */
 #include "model/weights.h"
 
+#include "model/weights_int.h"
 #include "tensor/quant.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { NAME_MAX_LEN = 64 };
-
-struct binder {
-    struct model *m;
-    const struct log *log;
-    bool no_data;
-    bool *used; /* [tensors of the file] */
-};
-
 /* Checks shape and layout, and makes the bytes available. */
-static enum b2_status check_tensor(struct binder *b, int64_t i, int64_t cols,
+static enum b2_status check_tensor(struct weights_binder *b, int64_t i, int64_t cols,
                                    int64_t rows, struct b2_err *err)
 {
     struct modelfile *mf = b->m->mf;
@@ -56,9 +48,9 @@ static enum b2_status check_tensor(struct binder *b, int64_t i, int64_t cols,
     return rc;
 }
 
-/* The tensor of that name, checked, with its bytes; NULL: *rc says why. */
-static const struct tensor *take(struct binder *b, const char *name, int64_t cols,
-                                 int64_t rows, enum b2_status *rc, struct b2_err *err)
+const struct tensor *weights_tensor(struct weights_binder *b, const char *name,
+                                    int64_t cols, int64_t rows, enum b2_status *rc,
+                                    struct b2_err *err)
 {
     int64_t i = modelfile_find(b->m->mf, name);
 
@@ -74,11 +66,12 @@ static const struct tensor *take(struct binder *b, const char *name, int64_t col
     return *rc ? NULL : modelfile_tensor(b->m->mf, i);
 }
 
-static enum b2_status take_matrix(struct binder *b, struct weight *w, const char *name,
-                                  int64_t cols, int64_t rows, struct b2_err *err)
+enum b2_status weights_matrix(struct weights_binder *b, struct weight *w,
+                              const char *name, int64_t cols, int64_t rows,
+                              struct b2_err *err)
 {
     enum b2_status rc;
-    const struct tensor *t = take(b, name, cols, rows, &rc, err);
+    const struct tensor *t = weights_tensor(b, name, cols, rows, &rc, err);
     uint64_t row_bytes = 0;
 
     if (!t)
@@ -109,11 +102,11 @@ static enum b2_status take_matrix(struct binder *b, struct weight *w, const char
 
 /* Norm gains, biases and rope factors: copied to F32, whatever float they are stored as, since
  * they are few and the file need not align them. */
-static enum b2_status take_vector(struct binder *b, const float **out, const char *name,
-                                  int64_t n, struct b2_err *err)
+enum b2_status weights_vector(struct weights_binder *b, const float **out,
+                              const char *name, int64_t n, struct b2_err *err)
 {
     enum b2_status rc;
-    const struct tensor *t = take(b, name, n, 1, &rc, err);
+    const struct tensor *t = weights_tensor(b, name, n, 1, &rc, err);
 
     if (!t)
         return rc;
@@ -135,22 +128,28 @@ static enum b2_status take_vector(struct binder *b, const float **out, const cha
     return B2_OK;
 }
 
-static enum b2_status take_layer(struct binder *b, int64_t layer, struct b2_err *err)
+static enum b2_status take_layer(struct weights_binder *b, int64_t layer,
+                                 struct b2_err *err)
 {
     const struct hparams *hp = &b->m->hp;
     struct layer_weights *l = &b->m->layers[layer];
     const int64_t q = hp->n_heads * hp->head_dim, kv = hp->n_kv_heads * hp->head_dim;
+    const struct arch *a = hp->arch;
+    const bool attn = !hparams_recurrent(hp, layer);
     const struct {
         const char *kind;
         struct weight *w;
         int64_t cols, rows;
+        bool wanted;
     } matrices[] = {
-        {"attn_q", &l->q, hp->d, q},          {"attn_k", &l->k, hp->d, kv},
-        {"attn_v", &l->v, hp->d, kv},         {"attn_output", &l->o, q, hp->d},
-        {"ffn_gate", &l->gate, hp->d, hp->f}, {"ffn_up", &l->up, hp->d, hp->f},
-        {"ffn_down", &l->down, hp->f, hp->d},
+        {"attn_q", &l->q, hp->d, a->attn_gate ? 2 * q : q, attn},
+        {"attn_k", &l->k, hp->d, kv, attn},
+        {"attn_v", &l->v, hp->d, kv, attn},
+        {"attn_output", &l->o, q, hp->d, attn},
+        {"ffn_gate", &l->gate, hp->d, hp->f, true},
+        {"ffn_up", &l->up, hp->d, hp->f, true},
+        {"ffn_down", &l->down, hp->f, hp->d, true},
     };
-    const struct arch *a = hp->arch;
     const struct {
         const char *kind;
         const float **v;
@@ -158,42 +157,45 @@ static enum b2_status take_layer(struct binder *b, int64_t layer, struct b2_err 
         bool wanted;
     } vectors[] = {
         {"attn_norm.weight", &l->attn_norm, hp->d, true},
-        {"ffn_norm.weight", &l->ffn_norm, hp->d, true},
+        {a->ffn_norm ? a->ffn_norm : "ffn_norm.weight", &l->ffn_norm, hp->d, true},
         {"attn_q.bias", &l->q_bias, q, a->qkv_bias},
         {"attn_k.bias", &l->k_bias, kv, a->qkv_bias},
         {"attn_v.bias", &l->v_bias, kv, a->qkv_bias},
-        {"attn_q_norm.weight", &l->q_norm, hp->head_dim, a->qk_norm},
-        {"attn_k_norm.weight", &l->k_norm, hp->head_dim, a->qk_norm},
+        {"attn_q_norm.weight", &l->q_norm, hp->head_dim, a->qk_norm && attn},
+        {"attn_k_norm.weight", &l->k_norm, hp->head_dim, a->qk_norm && attn},
         {"post_attention_norm.weight", &l->attn_post_norm, hp->d, a->post_norms},
         {"post_ffw_norm.weight", &l->ffn_post_norm, hp->d, a->post_norms},
         {"attn_sub_norm.weight", &l->attn_sub_norm, q, a->sub_norms},
         {"ffn_sub_norm.weight", &l->ffn_sub_norm, hp->f, a->sub_norms},
     };
-    char name[NAME_MAX_LEN];
+    char name[WEIGHTS_NAME_MAX];
     enum b2_status rc = B2_OK;
 
     for (size_t i = 0; i < countof(matrices) && rc == B2_OK; i++) {
         snprintf(name, sizeof name, "blk.%lld.%s.weight", (long long)layer,
                  matrices[i].kind);
-        rc = take_matrix(b, matrices[i].w, name, matrices[i].cols, matrices[i].rows,
-                         err);
+        if (matrices[i].wanted)
+            rc = weights_matrix(b, matrices[i].w, name, matrices[i].cols,
+                                matrices[i].rows, err);
     }
     for (size_t i = 0; i < countof(vectors) && rc == B2_OK; i++) {
         snprintf(name, sizeof name, "blk.%lld.%s", (long long)layer, vectors[i].kind);
         if (vectors[i].wanted)
-            rc = take_vector(b, vectors[i].v, name, vectors[i].n, err);
+            rc = weights_vector(b, vectors[i].v, name, vectors[i].n, err);
     }
+    if (rc == B2_OK && !attn)
+        rc = weights_take_delta(b, layer, err);
     return rc;
 }
 
 /* The embedding table and the head, which may be the same bytes. A folded table is
  * looked up with the inverse transform; as a head it then wants rotated inputs, which
  * only version 2 of the declaration says. */
-static enum b2_status take_ends(struct binder *b, struct b2_err *err)
+static enum b2_status take_ends(struct weights_binder *b, struct b2_err *err)
 {
     static const char embd[] = "token_embd.weight", head[] = "output.weight";
     struct model *m = b->m;
-    enum b2_status rc = take_matrix(b, &m->embd, embd, m->hp.d, m->hp.vocab, err);
+    enum b2_status rc = weights_matrix(b, &m->embd, embd, m->hp.d, m->hp.vocab, err);
 
     if (rc)
         return rc;
@@ -207,17 +209,17 @@ static enum b2_status take_ends(struct binder *b, struct b2_err *err)
                            "version %u does not say how the head uses it",
                            embd, head, m->rotation.version);
     } else {
-        rc = take_matrix(b, &m->head, head, m->hp.d, m->hp.vocab, err);
+        rc = weights_matrix(b, &m->head, head, m->hp.d, m->hp.vocab, err);
         if (modelfile_load_bytes(m->mf, modelfile_find(m->mf, embd)) == 0)
             m->table_bytes = (uint64_t)m->embd.rows * m->embd.row_bytes;
         m->type_bytes[m->embd.type] -= m->table_bytes;
     }
     if (rc == B2_OK)
-        rc = take_vector(b, &m->out_norm, "output_norm.weight", m->hp.d, err);
+        rc = weights_vector(b, &m->out_norm, "output_norm.weight", m->hp.d, err);
     return rc;
 }
 
-static enum b2_status take_rope_factors(struct binder *b, struct b2_err *err)
+static enum b2_status take_rope_factors(struct weights_binder *b, struct b2_err *err)
 {
     static const char name[] = "rope_freqs.weight";
     struct model *m = b->m;
@@ -225,7 +227,7 @@ static enum b2_status take_rope_factors(struct binder *b, struct b2_err *err)
 
     if (modelfile_find(m->mf, name) < 0)
         return B2_OK;
-    rc = take_vector(b, &m->rope_freq_factors, name, m->hp.n_rot / 2, err);
+    rc = weights_vector(b, &m->rope_freq_factors, name, m->hp.n_rot / 2, err);
     for (int64_t i = 0; rc == B2_OK && i < m->hp.n_rot / 2; i++)
         if (!(m->rope_freq_factors[i] > 0.0f))
             return err_set(err, B2_EFORMAT, "tensor %s: factor %lld is %g, not above 0",
@@ -273,15 +275,21 @@ static const char *meaning_of_extra(const char *name, int64_t n_layers)
     return NULL;
 }
 
-static enum b2_status check_extra(const struct binder *b, struct b2_err *err)
+static enum b2_status check_extra(const struct weights_binder *b, struct b2_err *err)
 {
     const struct modelfile *mf = b->m->mf;
+    const int64_t n_layers = b->m->hp.n_layers;
+    int64_t n_mtp = 0;
 
     for (int64_t i = 0; i < modelfile_n_tensors(mf); i++) {
         const char *name = modelfile_tensor(mf, i)->name, *meaning;
         if (b->used[i])
             continue;
-        meaning = meaning_of_extra(name, b->m->hp.n_layers);
+        if (layer_of(name) >= n_layers && layer_of(name) < n_layers + b->m->hp.n_mtp) {
+            n_mtp++;
+            continue;
+        }
+        meaning = meaning_of_extra(name, n_layers);
         if (meaning)
             return err_set(err, B2_EUNSUP, "tensor %s of a `%s`: %s", name,
                            b->m->hp.arch->name, meaning);
@@ -291,13 +299,17 @@ static enum b2_status check_extra(const struct binder *b, struct b2_err *err)
         log_line(b->log, LOG_WARN, "tensor %s is not part of a `%s`: ignored", name,
                  b->m->hp.arch->name);
     }
+    if (n_mtp > 0)
+        log_line(b->log, LOG_INFO,
+                 "%lld tensors that predict further tokens (MTP) are not used",
+                 (long long)n_mtp);
     return B2_OK;
 }
 
 enum b2_status weights_bind(struct model *m, const struct log *log, bool no_data,
                             struct b2_err *err)
 {
-    struct binder b = {
+    struct weights_binder b = {
         .m = m,
         .log = log,
         .no_data = no_data,

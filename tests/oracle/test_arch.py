@@ -13,7 +13,7 @@ import common
 from llama import opened
 
 FOLDERS = {"llama-linear": 200, "llama-yarn": 200, "llama-llama3": 200, "mistral": 48,
-           "qwen2": 200, "qwen3": 200, "gemma3": 200}
+           "qwen2": 200, "qwen3": 200, "gemma3": 200, "qwen35": 200, "qwen35-vl": 200}
 GOLDEN = os.path.join(common.ROOT, "tests", "golden", "arch")
 work = os.path.join(common.WORK, "arch-%d" % os.getpid())
 os.makedirs(work)

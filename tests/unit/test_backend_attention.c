@@ -275,7 +275,7 @@ static void test_nothing_allocates(void **state)
     struct rng r = rng_make(11);
     struct problem p = make_problem(&r, HD, 0, 0);
     struct fixture f = fixture_open((struct variant){true, 2}, false, MAX_T, COLS);
-    struct rotation rot = {COLS, 128, NULL};
+    struct rotation rot = {.width = COLS, .block = 128};
     struct weight w = random_weight(&r, DT_PTQ1_0, ROWS, COLS);
     float *y = random_floats(&r, (int64_t)CAP * H * HD), freq[HD / 2] = {0};
     struct rope_args rope = {ROPE_NORM, HD, HD, freq, 1.0f, 0};

@@ -178,9 +178,10 @@ static void test_rotation_examples(void **state)
 {
     static const float x[] = {1, 2, 3, 4}, signs[] = {1, -1, 1, 1};
     static const float plain[] = {5, -1, -2, 0}, with_signs[] = {3, 1, -4, 2};
-    struct rotation rot = {4, 4, NULL}, signed_rot = {4, 4, signs};
+    struct rotation rot = {.width = 4, .block = 4},
+                    signed_rot = {.width = 4, .block = 4, .signs = signs};
     float y[4], unit[128] = {0}, z[128];
-    struct rotation wide = {128, 128, NULL};
+    struct rotation wide = {.width = 128, .block = 128};
 
     (void)state;
     rotate(y, x, &rot);
@@ -225,7 +226,7 @@ static void test_fold_is_neutral(void **state)
     for (int i = 0; i < COLS; i++)
         signs[i] = signs[i] < 0 ? -1.0f : 1.0f;
     for (int64_t block = 4; block <= 512; block *= 2) {
-        struct rotation rot = {COLS, block, signs};
+        struct rotation rot = {.width = COLS, .block = block, .signs = signs};
         struct weight fw = {.name = "folded",
                             .type = DT_F32,
                             .cols = COLS,
@@ -260,7 +261,8 @@ static void test_matmul_n(void **state)
 {
     enum { N = 11, COLS = 256, T = 3 };
     struct rng r = rng_make(7);
-    struct rotation rot[2] = {{COLS, 128, NULL}, {COLS, 256, NULL}};
+    struct rotation rot[2] = {{.width = COLS, .block = 128},
+                              {.width = COLS, .block = 256}};
     struct weight w[N];
     const struct weight *wp[N];
     float *y[N], one[T * 80];
@@ -300,7 +302,7 @@ static void test_changed_activation(void **state)
 {
     enum { COLS = 128, ROWS = 20 };
     struct rng r = rng_make(13);
-    struct rotation rot = {COLS, 128, NULL};
+    struct rotation rot = {.width = COLS, .block = 128};
     struct weight w[3] = {random_weight(&r, DT_F32, ROWS, COLS),
                           random_weight(&r, DT_PQ2_0, ROWS, COLS),
                           random_weight(&r, DT_Q8_0, ROWS, COLS)};

@@ -124,7 +124,8 @@ static void test_matmul(void **state)
         float *signs = random_floats(&r, cols[c]);
         for (int64_t i = 0; i < cols[c]; i++)
             signs[i] = signs[i] < 0 ? -1.0f : 1.0f;
-        struct rotation rot = {cols[c], cols[c] % 8 ? 1 : 8, signs};
+        struct rotation rot = {
+            .width = cols[c], .block = cols[c] % 8 ? 1 : 8, .signs = signs};
         float *turned = turn(x, &rot);
         for (int t = 0; t < N_DTYPES; t++) {
             const struct dtype_info *info = dtype_info((enum dtype)t);
@@ -152,7 +153,7 @@ static void test_matmul_n(void **state)
                                        DT_Q4_1, DT_F16,    DT_PQ2_0};
     enum { N = countof(types), COLS = 576, T = 3, ONE = 40 };
     struct rng r = rng_make(22);
-    struct rotation rot = {COLS, 64, NULL};
+    struct rotation rot = {.width = COLS, .block = 64};
     float *x = random_floats(&r, T * COLS), *y[N], one[T * ONE];
     const struct weight *wp[N];
     struct weight w[N];

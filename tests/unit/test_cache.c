@@ -188,7 +188,8 @@ static void test_window_goes_on(void **state)
     r = open_rig(m, sp, 2);
     assert_int_equal(session_sync(r.s, many, LONG, NULL, NULL), B2_OK);
     assert_memory_equal(session_logits(r.s), want, sizeof want);
-    struct cache_params longer = {DT_F16, 100000, 16, 100, 4};
+    struct cache_params longer = {
+        .type = DT_F16, .ctx = 100000, .batch = 16, .window = 100, .sinks = 4};
     assert_int_equal(plan_make(&b, m, r.be, &longer, NULL), B2_OK);
     assert_int_equal(a.kv_bytes, b.kv_bytes);
     rig_close(&r);
@@ -213,12 +214,13 @@ static void test_settle(void **state)
     const struct log log = {.level = LOG_DEBUG, .sink = keep_line};
     struct model *m = open_variant(wide_heads);
     struct rig r = open_rig(m, (struct session_params){.ctx = 16}, 1);
-    struct cache_params c, f16 = {DT_F16, 512, 32, 0, 0}, q8 = {DT_Q8_0, 512, 32, 0, 0};
+    struct cache_params c, f16 = {.type = DT_F16, .ctx = 512, .batch = 32}, q8 = f16;
     struct session_params p = {.batch = 32, .log = &log};
     struct plan big, small;
     struct b2_err err = {0};
 
     (void)state;
+    q8.type = DT_Q8_0;
     assert_int_equal(plan_make(&big, m, r.be, &f16, NULL), B2_OK);
     assert_int_equal(plan_make(&small, m, r.be, &q8, NULL), B2_OK);
     assert_true(small.total_bytes < big.total_bytes);

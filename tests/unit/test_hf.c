@@ -19,6 +19,12 @@
 #define QWEN2(more) CONFIG("Qwen2ForCausalLM", more)
 #define QWEN3(more) CONFIG("Qwen3ForCausalLM", more)
 #define GEMMA3(more) CONFIG("Gemma3ForCausalLM", more)
+#define QWEN35(more) CONFIG("Qwen3_5ForCausalLM", more)
+#define VISION(more)                                                                   \
+    "{\"architectures\":[\"Qwen3_5ForConditionalGeneration\"],\"eos_token_id\":7,"     \
+    "\"vision_config\":{\"depth\":1},\"text_config\":{\"num_hidden_layers\":8,"        \
+    "\"hidden_size\":64,\"intermediate_size\":96,\"num_attention_heads\":4,"           \
+    "\"vocab_size\":50,\"max_position_embeddings\":8192" more "}}"
 #define ROPES(sliding, full)                                                           \
     ",\"rope_parameters\":{\"sliding_attention\":{" sliding                            \
     "},\"full_attention\":{" full "}}"
@@ -78,6 +84,22 @@ static void test_refused(void **state)
         {GEMMA3(",\"final_logit_softcapping\":-1"), B2_EFORMAT,
          "final_logit_softcapping"},
         {GEMMA3(",\"use_bidirectional_attention\":true"), B2_EUNSUP, "bidirectional"},
+        {QWEN35(",\"attn_output_gate\":false"), B2_EUNSUP, "attn_output_gate"},
+        {QWEN35(",\"linear_num_key_heads\":5"), B2_EFORMAT, "linear_num_key_heads"},
+        {QWEN35(",\"linear_num_key_heads\":0"), B2_EFORMAT, "linear_num_key_heads"},
+        {QWEN35(",\"linear_value_head_dim\":64"), B2_EUNSUP, "linear_value_head_dim"},
+        {QWEN35(",\"layer_types\":[\"linear_attention\"]"), B2_EFORMAT, "layer_types"},
+        {QWEN35(",\"layer_types\":[\"linear_attention\",\"sliding_attention\"]"),
+         B2_EUNSUP, "layer_types[1]"},
+        {QWEN35(",\"partial_rotary_factor\":1.5"), B2_EFORMAT, "partial_rotary_factor"},
+        {QWEN35(",\"rope_parameters\":{\"mrope_section\":[11,11]}"), B2_EFORMAT,
+         "mrope_section"},
+        {QWEN35(",\"rope_parameters\":{\"rope_type\":\"yarn\",\"factor\":4,"
+                "\"mystery\":1}"),
+         B2_EUNSUP, "mystery"},
+        {QWEN35(",\"num_experts\":8"), B2_EUNSUP, "num_experts"},
+        {CONFIG("Qwen3_5ForConditionalGeneration", ""), B2_EFORMAT, "text_config"},
+        {VISION(",\"attention_bias\":true"), B2_EUNSUP, "attention_bias"},
         {GEMMA3(",\"query_pre_attn_scalar\":0"), B2_EFORMAT, "query_pre_attn_scalar"},
         {GEMMA3(",\"sliding_window\":0"), B2_EFORMAT, "sliding_window"},
         {GEMMA3(",\"layer_types\":[\"full_attention\"]"), B2_EFORMAT, "layer_types"},
@@ -179,6 +201,32 @@ static void test_accepted(void **state)
         {GEMMA3(ROPES("\"rope_theta\":3e4",
                       "\"rope_type\":\"linear\",\"factor\":8,\"rope_theta\":5e5")),
          "gemma3.rope.scaling.factor", 8},
+        {QWEN35(""), "qwen35.attention.key_length", 256},
+        {QWEN35(""), "qwen35.rope.dimension_count", 64},
+        {QWEN35(""), "qwen35.ssm.inner_size", 4096},
+        {QWEN35(""), "qwen35.full_attention_interval", 4},
+        {QWEN35(",\"full_attention_interval\":2"), "qwen35.full_attention_interval", 2},
+        {QWEN35(",\"head_dim\":64,\"rope_parameters\":{\"partial_rotary_factor\":0.5}"),
+         "qwen35.rope.dimension_count", 32},
+        {QWEN35(",\"partial_rotary_factor\":1.0,\"head_dim\":64"),
+         "qwen35.rope.dimension_count", 64},
+        {QWEN35(",\"layer_types\":[\"linear_attention\",\"full_attention\"]"),
+         "qwen35.full_attention_interval", 2},
+        {QWEN35(",\"layer_types\":[\"linear_attention\",\"linear_attention\"]"),
+         "qwen35.full_attention_interval", 3},
+        {QWEN35(",\"layer_types\":[\"full_attention\",\"linear_attention\"]"),
+         "qwen35.full_attention_interval", ABSENT}, /* flags instead */
+        {QWEN35(",\"linear_num_value_heads\":48,\"linear_num_key_heads\":16"),
+         "qwen35.ssm.time_step_rank", 48},
+        {QWEN35(",\"mtp_num_hidden_layers\":1,\"attn_output_gate\":true,"
+                "\"mamba_ssm_dtype\":\"float32\""),
+         "qwen35.block_count", 2},
+        {QWEN35(",\"rope_parameters\":{\"rope_type\":\"yarn\",\"factor\":4,"
+                "\"rope_theta\":1e7,\"mrope_section\":[11,11,10],"
+                "\"mrope_interleaved\":true,\"partial_rotary_factor\":0.25}"),
+         "qwen35.rope.scaling.factor", 4},
+        {VISION(""), "qwen35.block_count", 8},
+        {VISION(",\"linear_conv_kernel_dim\":3"), "qwen35.ssm.conv_kernel", 3},
     };
 
     (void)state;
@@ -285,6 +333,75 @@ static void test_tensor_names(void **state)
     }
 }
 
+/* Parts that are left out, and the names of a text model inside another. */
+static void test_nested_names(void **state)
+{
+    static const struct {
+        const char *hf;
+        enum hf_known want, alone; /* with a part for pictures, without */
+        const char *gguf;
+        int change;
+    } cases[] = {
+        {"model.language_model.layers.1.linear_attn.A_log", HF_TENSOR, HF_UNKNOWN,
+         "blk.1.ssm_a", HF_V_RATE},
+        {"model.layers.1.linear_attn.dt_bias", HF_TENSOR, HF_TENSOR,
+         "blk.1.ssm_dt.bias", HF_V_ONES},
+        {"model.language_model.embed_tokens.weight", HF_TENSOR, HF_UNKNOWN,
+         "token_embd.weight", HF_AS_IS},
+        {"model.layers.0.linear_attn.norm.weight", HF_TENSOR, HF_TENSOR,
+         "blk.0.ssm_norm.weight", HF_AS_IS},
+        {"model.layers.0.post_attention_layernorm.weight", HF_TENSOR, HF_TENSOR,
+         "blk.0.post_attention_norm.weight", HF_PLUS_ONE},
+        {"model.visual.blocks.0.norm1.weight", HF_SKIP_VISION, HF_UNKNOWN, NULL, 0},
+        {"mtp.fc.weight", HF_SKIP_MTP, HF_SKIP_MTP, NULL, 0},
+        {"model.language_model.layers.1.linear_attn.bias", HF_UNKNOWN, HF_UNKNOWN, NULL,
+         0},
+    };
+    struct hf_model model = {.n_layers = 2, .n_heads = 4, .n_kv_heads = 2};
+
+    (void)state;
+    for (size_t i = 0; i < countof(cases); i++) {
+        struct hf_target t = {.n_heads = 0};
+        model.arch = hf_arch_find("Qwen3_5ForCausalLM");
+        ROW_CHECK(i, hf_tensor_target(&model, cases[i].hf, &t) == cases[i].alone);
+        model.arch = hf_arch_find("Qwen3_5ForConditionalGeneration");
+        ROW_CHECK(i, hf_tensor_target(&model, cases[i].hf, &t) == cases[i].want);
+        if (cases[i].want == HF_TENSOR) {
+            assert_string_equal(t.name, cases[i].gguf);
+            ROW_CHECK(i, (int)t.kind->change == cases[i].change);
+        }
+    }
+}
+
+/* The ids of a nested configuration are found where they stand. */
+static void test_nested_ids(void **state)
+{
+    static const struct {
+        const char *json;
+        uint32_t eos, bos;
+    } cases[] = {
+        {"{\"eos_token_id\":7,\"text_config\":{\"eos_token_id\":9,\"bos_token_id\":3}}",
+         7, 3},
+        {"{\"text_config\":{\"eos_token_id\":[9,8],\"bos_token_id\":3}}", 9, 3},
+        {"{\"eos_token_id\":5,\"bos_token_id\":4}", 5, 4},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < countof(cases); i++) {
+        struct meta *m = meta_new(1 << 16);
+        uint32_t eos = 0, bos = 0;
+        assert_non_null(m);
+        ROW_CHECK(i, hf_token_ids_meta(m, cases[i].json, strlen(cases[i].json),
+                                       "config.json", NULL) == B2_OK);
+        ROW_CHECK(i,
+                  meta_get_u32(m, "tokenizer.ggml.eos_token_id", &eos, NULL) == B2_OK);
+        ROW_CHECK(i,
+                  meta_get_u32(m, "tokenizer.ggml.bos_token_id", &bos, NULL) == B2_OK);
+        ROW_CHECK(i, eos == cases[i].eos && bos == cases[i].bos);
+        meta_free(m);
+    }
+}
+
 static void test_tokenizer_config(void **state)
 {
     static const char config[] = "{\"add_bos_token\":false,\"chat_template\":["
@@ -363,6 +480,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refused),          cmocka_unit_test(test_accepted),
         cmocka_unit_test(test_llama3),           cmocka_unit_test(test_tensor_names),
+        cmocka_unit_test(test_nested_names),     cmocka_unit_test(test_nested_ids),
         cmocka_unit_test(test_tokenizer_config), cmocka_unit_test(test_json_limits),
     };
 

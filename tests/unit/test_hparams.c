@@ -66,7 +66,7 @@ struct key_case {
 };
 
 static const struct key_case key_cases[] = {
-    {"general.architecture", 0, "qwen35", B2_EUNSUP, "known: llama, qwen2"},
+    {"general.architecture", 0, "mamba", B2_EUNSUP, "known: llama, qwen2"},
     {"llama.attention.sliding_window", 128, NULL, B2_OK, NULL},
     {"llama.attention.key_length", 16, NULL, B2_OK, NULL},
     {"llama.attention.value_length", 16, NULL, B2_EUNSUP, "value_length"},

@@ -21,7 +21,9 @@ static void test_arithmetic(void **state)
     assert_int_equal(model_open(&m, B2_STORIES, NULL, NULL), B2_OK);
     assert_int_equal(rig_open(&r, m, 1, false, NULL, NULL), B2_OK);
     assert_int_equal(
-        plan_make(&a, m, r.be, &(struct cache_params){DT_F16, 100, 10, 0, 0}, NULL),
+        plan_make(&a, m, r.be,
+                  &(struct cache_params){.type = DT_F16, .ctx = 100, .batch = 10},
+                  NULL),
         B2_OK);
     /* 2 (k, v) * 5 layers * 4 heads * 8 * 100 positions * 2 bytes */
     assert_int_equal(a.kv_bytes, 64000);
@@ -33,18 +35,24 @@ static void test_arithmetic(void **state)
     assert_int_equal(a.state_bytes, 0);
     assert_int_equal(a.total_bytes, a.weights_bytes + a.kv_bytes + a.scratch_bytes);
     assert_int_equal(
-        plan_make(&b, m, r.be, &(struct cache_params){DT_F16, 200, 10, 0, 0}, NULL),
+        plan_make(&b, m, r.be,
+                  &(struct cache_params){.type = DT_F16, .ctx = 200, .batch = 10},
+                  NULL),
         B2_OK);
     assert_int_equal(b.kv_bytes, 128000);
     assert_int_equal(
-        plan_make(&b, m, r.be, &(struct cache_params){DT_F16, 100, 20, 0, 0}, NULL),
+        plan_make(&b, m, r.be,
+                  &(struct cache_params){.type = DT_F16, .ctx = 100, .batch = 20},
+                  NULL),
         B2_OK);
     assert_true(b.scratch_bytes > a.scratch_bytes);
     assert_int_equal(
-        plan_make(&b, m, r.be, &(struct cache_params){DT_F16, 10, 20, 0, 0}, &err),
+        plan_make(&b, m, r.be,
+                  &(struct cache_params){.type = DT_F16, .ctx = 10, .batch = 20}, &err),
         B2_EARG);
     assert_int_equal(
-        plan_make(&b, m, r.be, &(struct cache_params){DT_F16, 0, 1, 0, 0}, &err),
+        plan_make(&b, m, r.be,
+                  &(struct cache_params){.type = DT_F16, .ctx = 0, .batch = 1}, &err),
         B2_EARG);
     rig_close(&r);
     model_close(m);
@@ -64,7 +72,9 @@ static void test_limit(void **state)
     assert_int_equal(rig_open(&none, m, 1, false, &sp, &err), B2_ENOMEM);
     assert_non_null(strstr(err.msg, "over the limit of 100000"));
     assert_int_equal(
-        plan_make(&plan, m, r.be, &(struct cache_params){DT_F16, 100, 10, 0, 0}, NULL),
+        plan_make(&plan, m, r.be,
+                  &(struct cache_params){.type = DT_F16, .ctx = 100, .batch = 10},
+                  NULL),
         B2_OK);
     sp.mem_limit = plan.total_bytes; /* exactly enough */
     assert_int_equal(rig_open(&none, m, 1, false, &sp, &err), B2_OK);

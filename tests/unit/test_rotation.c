@@ -156,6 +156,37 @@ static void folded_norm(struct meta *m)
     assert_int_equal(set_names(m, P "weight_names", names, 1), B2_OK);
 }
 
+/* The small projections of a gated delta net read the activation as it is. */
+static void folded_alpha(struct meta *m)
+{
+    static const char *const names[] = {"blk.0.ssm_out.weight",
+                                        "blk.0.ssm_alpha.weight"};
+
+    assert_int_equal(set_names(m, P "weight_names", names, 2), B2_OK);
+}
+
+static void folded_beta(struct meta *m)
+{
+    static const char *const names[] = {"blk.0.ssm_beta.weight"};
+
+    assert_int_equal(set_names(m, P "weight_names", names, 1), B2_OK);
+}
+
+static void folded_conv(struct meta *m)
+{
+    static const char *const names[] = {"blk.0.ssm_conv1d.weight"};
+
+    assert_int_equal(set_names(m, P "weight_names", names, 1), B2_OK);
+}
+
+static void odd_heads(struct meta *m)
+{
+    assert_int_equal(meta_set_bool(m, P "gdn_v_grouped", true, NULL), B2_OK);
+    assert_int_equal(set_str(m, "general.architecture", "qwen35"), B2_OK);
+    assert_int_equal(meta_set_u32(m, "qwen35.ssm.group_count", 3, NULL), B2_OK);
+    assert_int_equal(meta_set_u32(m, "qwen35.ssm.time_step_rank", 4, NULL), B2_OK);
+}
+
 static void inverse_head(struct meta *m)
 {
     static const char *const names[] = {"output.weight"};
@@ -203,6 +234,10 @@ static void test_refused(void **state)
         {wide_block, B2_EFORMAT, "multiple of block_size 128"},
         {double_width, B2_EFORMAT, "twice"},
         {folded_norm, B2_EFORMAT, "attn_norm"},
+        {folded_alpha, B2_EFORMAT, "blk.0.ssm_alpha.weight is not a kind"},
+        {folded_beta, B2_EFORMAT, "blk.0.ssm_beta.weight is not a kind"},
+        {folded_conv, B2_EFORMAT, "blk.0.ssm_conv1d.weight is not a kind"},
+        {odd_heads, B2_EFORMAT, "no multiple of 3 key heads"},
         {inverse_head, B2_EFORMAT, "rotated back"},
         {tied_version_1, B2_EFORMAT, "contradicts"},
         {tied_without_table, B2_EFORMAT, "tied_output"},
@@ -361,26 +396,47 @@ static enum b2_status table_untold(struct meta *m, struct b2_err *err)
     return set_names(m, P "inverse_weight_names", table, 1);
 }
 
+/* ssm_out has rows of 64: no heads are declared, or too many. */
+static enum b2_status heads_untold(struct meta *m, struct b2_err *err)
+{
+    static const char *const names[] = {"blk.0.ssm_out.weight"};
+
+    declare(m, err);
+    assert_int_equal(meta_set_bool(m, P "gdn_v_grouped", true, NULL), B2_OK);
+    return set_names(m, P "weight_names", names, 1);
+}
+
+static enum b2_status heads_too_many(struct meta *m, struct b2_err *err)
+{
+    assert_int_equal(heads_untold(m, err), B2_OK);
+    assert_int_equal(meta_set_u32(m, "llama.ssm.group_count", 2, NULL), B2_OK);
+    return meta_set_u32(m, "llama.ssm.time_step_rank", 6, err);
+}
+
 static void test_bind_refused(void **state)
 {
     static const struct {
         enum b2_status (*keys)(struct meta *, struct b2_err *);
         const char *says;
+        const char *add;
     } cases[] = {
-        {name_absent, "no such tensor"},
-        {name_twice, "twice"},
-        {width_undivided, "172"},
-        {width_undeclared, "no signs for its rows"},
-        {width_extra, "signs for rows of 32"},
-        {table_untold, "head"},
+        {name_absent, "no such tensor", NULL},
+        {name_twice, "twice", NULL},
+        {width_undivided, "172", NULL},
+        {width_undeclared, "no signs for its rows", NULL},
+        {width_extra, "signs for rows of 32", NULL},
+        {table_untold, "head", NULL},
+        {heads_untold, "0 heads", "blk.0.ssm_out.weight"},
+        {heads_too_many, "64 are not 6 heads", "blk.0.ssm_out.weight"},
     };
 
     (void)state;
     for (size_t i = 0; i < countof(cases); i++) {
         struct model *m = NULL;
         struct b2_err err = {0};
-        enum b2_status rc =
-            variant_open(&m, &(struct variant){.keys = cases[i].keys}, NULL, &err);
+        const struct variant v = {
+            .keys = cases[i].keys, .add = cases[i].add, .add_cols = 64, .add_rows = 64};
+        enum b2_status rc = variant_open(&m, &v, NULL, &err);
         if (rc != B2_EFORMAT || !strstr(err.msg, cases[i].says))
             fail_msg("row %zu: status %d, %s", i, rc, err.msg);
         assert_null(m);

@@ -44,7 +44,9 @@ static void test_refused_headers(void **state)
         {ONE("F32", "[-1]", "[0,8]"), 8, B2_EFORMAT, "dimension"},
         {ONE("F32", "[1.5]", "[0,8]"), 8, B2_EFORMAT, "dimension"},
         {ONE("F32", "2", "[0,8]"), 8, B2_EFORMAT, "shape"},
-        {ONE("F32", "[1,1,1,1,1]", "[0,4]"), 4, B2_EUNSUP, "5 dimensions"},
+        {ONE("F32", "[1,1,1,1,1,1,1,1,1]", "[0,4]"), 4, B2_EUNSUP, "9 dimensions"},
+        {ONE("F32", "[4503599627370496,4503599627370496,1,1,1]", "[0,4]"), 4,
+         B2_EFORMAT, "too many elements"},
         {ONE("F32", "[4294967296,4294967296]", "[0,8]"), 8, B2_EFORMAT, "elements"},
         {ONE("F32", "[2]", "[0,9]"), 9, B2_EFORMAT, "take 8 bytes"},
         {ONE("F32", "[2]", "[8,0]"), 8, B2_EFORMAT, "data_offsets"},
@@ -129,6 +131,23 @@ static void test_mistakes(void **state)
             B2_EFORMAT);
         ROW_CHECK(i, strstr(err.msg, cases[i].words));
     }
+}
+
+/* A filter over time and space, as vision models have it: the slowest two become one. */
+static void test_five_dimensions(void **state)
+{
+    size_t size;
+    uint8_t *file = build(ONE("U8", "[2,3,1,2,2]", "[0,24]"), 24, &size);
+    struct safetensors s;
+
+    (void)state;
+    assert_int_equal(safetensors_parse(&s, file, size, NULL), B2_OK);
+    assert_int_equal(s.tensors[0].rank, 4);
+    assert_int_equal(s.tensors[0].ne[0], 2);
+    assert_int_equal(s.tensors[0].ne[2], 1);
+    assert_int_equal(s.tensors[0].ne[3], 6);
+    safetensors_close(&s);
+    free(file);
 }
 
 static void test_accepted(void **state)
@@ -296,6 +315,7 @@ int main(void)
         cmocka_unit_test(test_refused_headers),
         cmocka_unit_test(test_refused_lengths),
         cmocka_unit_test(test_mistakes),
+        cmocka_unit_test(test_five_dimensions),
         cmocka_unit_test(test_accepted),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_read_like_the_library),

@@ -155,6 +155,33 @@ static void quantise(const struct form_job *j, int64_t t, const float *x, float 
     j->k->act_quant(&j->f->q, t, x);
 }
 
+/* The heads of x in the order in which the weight was folded. */
+static void reorder_heads(float *y, const float *x, const struct rotation *rot)
+{
+    const size_t bytes = (size_t)rot->head * sizeof *x;
+    int64_t groups = rot->width / rot->head / rot->reps;
+
+    for (int64_t g = 0; g < groups; g++)
+        for (int64_t r = 0; r < rot->reps; r++)
+            memcpy(y + (g * rot->reps + r) * rot->head,
+                   x + (r * groups + g) * rot->head, bytes);
+}
+
+/* Order of heads, then signs, then the transform. */
+static void rotate(const struct kernels *k, float *y, const float *x,
+                   const struct rotation *rot)
+{
+    if (rot->head) {
+        reorder_heads(y, x, rot);
+        x = y;
+    }
+    if (rot->signs)
+        k->mul(y, x, rot->signs, rot->width);
+    else if (x != y)
+        memcpy(y, x, (size_t)rot->width * sizeof *y);
+    k->fwht(y, rot->width, rot->block);
+}
+
 static void form_part(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const struct form_job *j = ctx;
@@ -165,13 +192,8 @@ static void form_part(void *ctx, int64_t begin, int64_t end, int thread)
         const float *x = j->a->x + t * width;
         if (f->rot) {
             float *y = f->rotated + t * width;
-            if (j->make_x) { /* signs first, then the transform */
-                if (f->rot->signs)
-                    j->k->mul(y, x, f->rot->signs, width);
-                else
-                    memcpy(y, x, (size_t)width * sizeof *y);
-                j->k->fwht(y, width, f->rot->block);
-            }
+            if (j->make_x)
+                rotate(j->k, y, x, f->rot);
             x = y;
         }
         if (j->make_q)

@@ -3,7 +3,7 @@
  * the bits.
  */
 #include "base/reader.h"
-#include "kernel/exp.h"
+#include "kernel/ref/exp_ref.h"
 #include "kernel/variants.h"
 #include "tensor/f16.h"
 
@@ -45,31 +45,6 @@ void kernel_rmsnorm_c(float *y, const float *x, const float *gain, int64_t n, fl
     float r = 1.0f / sqrtf((float)(lane[0] / (double)n) + eps);
     for (int64_t i = 0; i < n; i++)
         y[i] = x[i] * r * gain[i];
-}
-
-static float pow2(int n) /* -126 <= n <= 127 */
-{
-    return f32_from_bits((uint32_t)(n + 127) << 23);
-}
-
-static float exp_one(float x)
-{
-    x = EXP_MAX < x ? EXP_MAX : x; /* comparisons with NaN are false: it stays */
-    x = EXP_MIN > x ? EXP_MIN : x;
-    if (x != x) /* the cast below needs a number */
-        return x;
-    float fn = (x * EXP_LOG2E + EXP_ROUND) - EXP_ROUND;
-    float r = (x - fn * EXP_LN2_HI) - fn * EXP_LN2_LO;
-    float p = EXP_P5;
-    p = p * r + EXP_P4;
-    p = p * r + EXP_P3;
-    p = p * r + EXP_P2;
-    p = p * r + EXP_P1;
-    p = p * r + EXP_P0;
-    p = p * (r * r) + r;
-    p = p + 1.0f;
-    int n = (int)fn, half = n >> 1;
-    return p * pow2(half) * pow2(n - half);
 }
 
 void kernel_exp_c(float *y, const float *x, int64_t n)

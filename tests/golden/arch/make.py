@@ -16,12 +16,15 @@ import sys
 
 import numpy as np
 import torch
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from tokenizers import Regex
 from transformers import (BitNetConfig, BitNetForCausalLM, Gemma3ForCausalLM,
                           Gemma3TextConfig, LlamaConfig, LlamaForCausalLM,
                           MistralConfig, MistralForCausalLM, Qwen2Config,
-                          Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
+                          Qwen2ForCausalLM, Qwen3_5Config,
+                          Qwen3_5ForCausalLM, Qwen3_5ForConditionalGeneration,
+                          Qwen3_5TextConfig, Qwen3Config, Qwen3ForCausalLM)
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TEXT = os.path.join(HERE, "..", "..", "..", "examples", "text", "austen.txt")
@@ -41,6 +44,16 @@ def stretched(**rope):
         rope_parameters={"rope_theta": 1e4, **rope}))
 
 
+# Widths that ternary blocks of 64 and rotations of 32 divide; three delta nets for each
+# attention layer, two value heads for each key head.
+DELTA = dict(
+    **{**COMMON, "intermediate_size": 128}, num_hidden_layers=4, head_dim=32,
+    linear_conv_kernel_dim=4, linear_key_head_dim=16, linear_value_head_dim=16,
+    linear_num_key_heads=2, linear_num_value_heads=4,
+    rope_parameters={"rope_type": "default", "rope_theta": 1e7,
+                     "partial_rotary_factor": .25, "mrope_section": [2, 1, 1],
+                     "mrope_interleaved": True})
+
 MODELS = {
     "llama-linear": stretched(rope_type="linear", factor=4.0),
     "llama-yarn": stretched(rope_type="yarn", factor=8.0,
@@ -56,6 +69,18 @@ MODELS = {
     "qwen3": lambda: Qwen3ForCausalLM(Qwen3Config(
         **COMMON, num_hidden_layers=2, head_dim=32,
         rope_parameters={"rope_type": "default", "rope_theta": 1e6})),
+    "qwen35": lambda: Qwen3_5ForCausalLM(Qwen3_5TextConfig(**DELTA)),
+    # As published: with a part for pictures, the text's settings nested; tied, six value
+    # heads for two key heads, layers in no regular order.
+    "qwen35-vl": lambda: Qwen3_5ForConditionalGeneration(Qwen3_5Config(
+        tie_word_embeddings=True, image_token_id=2, video_token_id=3,
+        vision_start_token_id=4, vision_end_token_id=5,
+        vision_config=dict(depth=1, hidden_size=16, intermediate_size=16, num_heads=2,
+                           out_hidden_size=64, num_position_embeddings=16, patch_size=4),
+        text_config={**DELTA, "num_hidden_layers": 3, "linear_num_value_heads": 6,
+                     "tie_word_embeddings": True,
+                     "layer_types": ["linear_attention", "full_attention",
+                                     "linear_attention"]})),
     "bitnet": lambda: BitNetForCausalLM(BitNetConfig(
         **COMMON, num_hidden_layers=2, tie_word_embeddings=True)),
     # Sliding, sliding, full, sliding.
@@ -93,11 +118,15 @@ def tokenizer():
 def fill(model, seed):
     """Weights that keep activations near 1, make attention choose, and no gain 1."""
     torch.manual_seed(seed)
-    gemma = "gemma" in model.config.model_type
+    one = "gemma" in model.config.model_type or "qwen3_5" in model.config.model_type
     with torch.no_grad():
         for name, p in model.named_parameters():
             if p.dim() == 1 and "norm" in name:
-                p.normal_(0.0 if gemma else 1.0, 0.2)
+                p.normal_(0.0 if one and "linear_attn" not in name else 1.0, 0.2)
+            elif "A_log" in name:  # memories from a few tokens to a few hundred
+                p.uniform_(-5.0, 1.0)
+            elif "conv1d" in name:
+                p.normal_(0.0, 0.5)
             elif p.dim() == 1:
                 p.normal_(0.0, 0.5)
             elif "embed_tokens" in name:
@@ -112,6 +141,16 @@ def logits_of(model, ids):
         return model(torch.tensor([ids])).logits[0].numpy()
 
 
+def add_mtp(path):
+    """Tensors of a head for further tokens, as published folders have them; transformers
+    does not read them."""
+    tensors = load_file(path)
+    tensors["mtp.fc.weight"] = torch.zeros(64, 128, dtype=torch.bfloat16)
+    tensors["mtp.norm.weight"] = torch.zeros(64, dtype=torch.bfloat16)
+    tensors["mtp.layers.0.input_layernorm.weight"] = tensors["mtp.norm.weight"].clone()
+    save_file(tensors, path, {"format": "pt"})
+
+
 def make(name):
     folder = os.path.join(HERE, name)
     model = MODELS[name]()
@@ -119,6 +158,8 @@ def make(name):
     fill(model, 1)
     model = model.bfloat16()
     model.save_pretrained(folder)
+    if name == "qwen35-vl":
+        add_mtp(os.path.join(folder, "model.safetensors"))
     tokenizer().save(os.path.join(folder, "tokenizer.json"))
     # Read back, so that the logits belong to the file.
     model = type(model).from_pretrained(folder, dtype=torch.float32,
