@@ -24,7 +24,7 @@ enum b2_status session_new(struct session **out, const struct model *m,
                            struct b2_err *err)
 {
     struct session_params p = params ? *params : (struct session_params){0};
-    struct cache_params cp;
+    struct cache_params cp = {0};
     struct session *s;
     enum b2_status rc = settle_params(&cp, m, be, &p, err);
 

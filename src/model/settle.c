@@ -192,7 +192,7 @@ enum b2_status settle_params(struct cache_params *out, const struct model *m,
                              const struct backend *be, const struct session_params *p,
                              struct b2_err *err)
 {
-    struct cache_params c;
+    struct cache_params c = {0};
     enum b2_status rc = settle_choose(&c, m, be, p, err);
 
     if (rc == B2_OK)
