@@ -110,13 +110,27 @@ enum b2_status b2_detokenize(const struct b2_model *m, const int32_t *ids,
 
 struct b2_session;
 
+/* How keys and values are kept. */
+enum b2_cache {
+    B2_CACHE_AUTO, /* F16, or Q8_0 when only that fits into memory: a note says so */
+    B2_CACHE_F16,
+    B2_CACHE_Q8_0, /* half the bytes; heads of a multiple of 32 values */
+    B2_CACHE_Q4_0, /* a quarter; measurably worse (docs/MEMORY.md) */
+};
+
 struct b2_session_params {
-    int64_t ctx;   /* positions of the cache; 0: what the model has, at most 4096 */
+    int64_t ctx;   /* positions; 0: what the model has and memory holds, at most 8192 */
     int64_t batch; /* most tokens per pass over the prompt; 0: 512 */
     uint64_t mem_limit; /* bytes of weights, cache and scratch; 0: no limit */
     int threads;        /* 0: as many as the processor and its quota give */
     bool exact;         /* activations and sums in F32: slow, the yardstick */
     const char *cpu;    /* limits the kernels: "scalar", "avx2", …; NULL: the best */
+    enum b2_cache cache;
+    int64_t
+        window;    /* every layer sees at most the last `window` positions and the first
+                     * `sinks`: memory stops growing, and ctx may be longer than what the
+                     * model was trained for; 0: off */
+    int64_t sinks; /* 0: 4, -1: none */
 };
 
 /* A session with an empty cache. m is borrowed until b2_session_free. B2_EARG: context

@@ -34,13 +34,35 @@ static enum b2_status make_backend(struct b2_session *s, const struct b2_model *
     return backend_cpu_new(&s->be, &cfg, err);
 }
 
+static enum dtype cache_type(enum b2_cache c)
+{
+    switch (c) {
+    case B2_CACHE_F16:
+        return DT_F16;
+    case B2_CACHE_Q8_0:
+        return DT_Q8_0;
+    case B2_CACHE_Q4_0:
+        return DT_Q4_0;
+    case B2_CACHE_AUTO:
+        break;
+    }
+    return (enum dtype)0;
+}
+
 enum b2_status b2_session_new(struct b2_session **out, const struct b2_model *m,
                               const struct b2_session_params *params,
                               struct b2_err *err)
 {
     struct b2_session_params p = params ? *params : (struct b2_session_params){0};
     const struct session_params sp = {
-        .ctx = p.ctx, .batch = p.batch, .mem_limit = p.mem_limit};
+        .ctx = p.ctx,
+        .batch = p.batch,
+        .mem_limit = p.mem_limit,
+        .cache = cache_type(p.cache),
+        .window = p.window,
+        .sinks = p.sinks,
+        .log = &m->log,
+    };
     struct b2_session *s = mem_calloc(1, sizeof *s);
     enum b2_status rc;
 

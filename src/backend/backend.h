@@ -52,11 +52,21 @@ struct act {
     void *impl;
 };
 
-/* One layer's cache: [K][cap][head_dim] F16, K and V apart. */
+/* One layer's keys and values, with the layout that backend_kv_place() gives. A position
+ * below cap has the slot of its number; later ones take turns in the slots from `sinks`
+ * on, so that the last cap - sinks positions and the first `sinks` are held. */
 struct kv_layer {
-    uint16_t *k, *v;
-    int64_t cap; /* positions that fit */
+    enum dtype type; /* DT_F16, DT_Q8_0 or DT_Q4_0 */
+    int64_t cap;     /* slots */
+    int64_t sinks;
+    uint8_t *k, *v;              /* [K][cap] rows of F16 or codes */
+    uint16_t *k_scale, *v_scale; /* [K][head_dim / 32][cap]; F16: NULL */
 };
+
+static inline int64_t kv_slot(const struct kv_layer *kv, int64_t pos)
+{
+    return pos < kv->cap ? pos : kv->sinks + (pos - kv->sinks) % (kv->cap - kv->sinks);
+}
 
 enum rope_kind {
     ROPE_NORM, /* pairs (2i, 2i+1): GGUF `llama` */
@@ -68,6 +78,7 @@ struct rope_args {
     int64_t head_dim, n_rot;
     const float *freq; /* [n_rot/2] angle per position step, scaling included */
     float mscale;      /* multiplies cos and sin (YaRN); 1 otherwise */
+    int64_t max_pos;   /* later tokens are turned as if they stood here; 0: none are */
 };
 
 struct attn_args {
@@ -77,7 +88,16 @@ struct attn_args {
     int64_t
         window; /* 0: all; else attends to the last `window` positions, itself included */
     float scale;
-    float softcap; /* 0: none */
+    float softcap;        /* 0: none */
+    int64_t sinks;        /* with a window: the first positions, seen by all */
+    const float *q_sinks; /* [T, H, head_dim] queries for those of them that lie before
+                           * the window; NULL: the same as for the others */
+};
+
+/* What the buffers of attention are made for. */
+struct attn_limits {
+    int64_t n_heads, head_dim;
+    int64_t max_ctx; /* the most positions that a token sees */
 };
 
 struct backend_config {
@@ -126,7 +146,17 @@ void backend_rmsnorm(struct backend *be, float *y, const float *x, const float *
 void backend_rope(struct backend *be, float *x, int64_t n_tokens, int64_t n_heads,
                   int64_t pos0, const struct rope_args *args);
 
-/* Stores k, v [T, K, head_dim] at positions pos0.. as F16. */
+/* Whether a cache of this type can hold heads of this size: the block types need a
+ * multiple of 32. B2_EUNSUP says so in words; B2_EARG: not a type of caches. */
+enum b2_status backend_kv_check(enum dtype type, int64_t head_dim,
+                                struct b2_err *err) NODISCARD;
+/* Bytes of a layer's cache. */
+uint64_t backend_kv_bytes(enum dtype type, int64_t n_kv_heads, int64_t head_dim,
+                          int64_t cap);
+/* Lays a cache of kv->type with kv->cap slots into mem (64-byte aligned). */
+void backend_kv_place(struct kv_layer *kv, void *mem, int64_t n_kv_heads,
+                      int64_t head_dim);
+/* Stores k, v [T, K, head_dim] at positions pos0... */
 void backend_kv_store(struct backend *be, struct kv_layer *kv, const float *k,
                       const float *v, int64_t n_tokens, int64_t n_kv_heads,
                       int64_t head_dim, int64_t pos0);
@@ -187,9 +217,10 @@ void backend_delta(struct backend *be, float *out, const float *qkv, const float
                    const struct delta_args *args);
 
 /* Scratch that attention needs for these limits is made here, before decoding. */
-enum b2_status backend_reserve(struct backend *be, int64_t max_tokens, int64_t n_heads,
-                               int64_t max_ctx, struct b2_err *err) NODISCARD;
-uint64_t backend_reserve_bytes(const struct backend *be, int64_t max_tokens,
-                               int64_t n_heads, int64_t max_ctx);
+enum b2_status backend_reserve(struct backend *be, const struct attn_limits *limits,
+                               struct b2_err *err) NODISCARD;
+/* Bytes of the backend with that scratch. */
+uint64_t backend_reserve_bytes(const struct backend *be,
+                               const struct attn_limits *limits);
 
 #endif

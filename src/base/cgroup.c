@@ -35,9 +35,10 @@ static bool take_number(const char **p, double *out)
     return true;
 }
 
-/* Lowers *quota to the limit that folder dir sets. */
-static void apply_dir(const char *dir, bool v2, double *quota)
+/* Lowers the quota at ctx to the limit that folder dir sets. */
+static void apply_dir(void *ctx, const char *dir, bool v2)
 {
+    double *quota = ctx;
     char path[PATH_BYTES + 32], line[128];
     const char *p = line;
     double use_us, period_us;
@@ -60,9 +61,10 @@ static void apply_dir(const char *dir, bool v2, double *quota)
 /* Applies the limits of root/sub/group and of every folder above it down to root/sub.
  * Inside a container the group's path may name folders of the host that are not mounted
  * here; those are passed over, and root/sub is then the container's own group. */
-static void walk_up(const char *root, const char *sub, const char *group, bool v2,
-                    double *quota)
+static void walk_up(const struct cgroup_walk *w, const char *sub, const char *group,
+                    bool v2)
 {
+    const char *root = w->root;
     char dir[PATH_BYTES];
     int base = snprintf(dir, sizeof dir, "%s%s", root, sub);
     int n = base < 0 ? base : snprintf(dir, sizeof dir, "%s%s%s", root, sub, group);
@@ -70,7 +72,7 @@ static void walk_up(const char *root, const char *sub, const char *group, bool v
     if (n < 0 || n >= (int)sizeof dir)
         return;
     for (;;) {
-        apply_dir(dir, v2, quota);
+        w->visit(w->ctx, dir, v2);
         while (n > base && dir[n - 1] != '/')
             n--;
         while (n > base && dir[n - 1] == '/')
@@ -80,7 +82,7 @@ static void walk_up(const char *root, const char *sub, const char *group, bool v
         dir[n] = '\0';
     }
     dir[base] = '\0';
-    apply_dir(dir, v2, quota);
+    w->visit(w->ctx, dir, v2);
 }
 
 /* Is word one of the comma-separated names in list, which ends at end? */
@@ -98,30 +100,41 @@ static bool in_list(const char *list, const char *end, const char *word)
     return false;
 }
 
-double cgroup_cpu_quota(const char *proc_file, const char *root)
+void cgroup_visit(const char *proc_file, const char *const *names,
+                  const struct cgroup_walk *w)
 {
-    char line[PATH_BYTES];
-    double quota = 0.0;
+    char line[PATH_BYTES], sub[64];
     FILE *f = fopen(proc_file, "r");
 
     if (!f)
-        return 0.0;
+        return;
     /* Each line is "hierarchy:controllers:path"; version 2 is hierarchy 0 with none. */
     while (fgets(line, sizeof line, f)) {
         line[strcspn(line, "\n")] = '\0';
-        char *names = strchr(line, ':');
-        char *group = names ? strchr(names + 1, ':') : NULL;
+        char *list = strchr(line, ':');
+        char *group = list ? strchr(list + 1, ':') : NULL;
         if (!group)
             continue;
-        names++;
-        if (names == group) {
-            walk_up(root, "", group + 1, true, &quota);
-            walk_up(root, "/unified", group + 1, true, &quota);
-        } else if (in_list(names, group, "cpu")) {
-            walk_up(root, "/cpu", group + 1, false, &quota);
-            walk_up(root, "/cpu,cpuacct", group + 1, false, &quota);
+        list++;
+        if (list == group) {
+            walk_up(w, "", group + 1, true);
+            walk_up(w, "/unified", group + 1, true);
+        } else if (in_list(list, group, names[0])) {
+            for (int i = 0; names[i]; i++) {
+                snprintf(sub, sizeof sub, "/%s", names[i]);
+                walk_up(w, sub, group + 1, false);
+            }
         }
     }
     fclose(f);
+}
+
+double cgroup_cpu_quota(const char *proc_file, const char *root)
+{
+    static const char *const names[] = {"cpu", "cpu,cpuacct", NULL};
+    double quota = 0.0;
+    const struct cgroup_walk w = {root, apply_dir, &quota};
+
+    cgroup_visit(proc_file, names, &w);
     return quota;
 }

@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "cli/cache_opts.h"
 #include "cli/cli.h"
 #include "eval/speed.h"
 #include "eval/stats.h"
@@ -36,6 +37,7 @@ struct bench {
     struct cli_common common;
     const char *model_path, *prefill_words, *depth_words, *thread_words;
     int64_t n_decode, batch, runs;
+    struct cache_words cache;
     bool no_cold;
 
     struct log log;
@@ -56,7 +58,7 @@ static const struct cmd command = {
     .summary =
         "Measure loading, prompt reading and generation of a model, and how much "
         "of the memory's speed they use. Nothing else should run meanwhile.",
-    .example = "bonsai2 bench -m model.gguf -p 64,512 -n 128 -t 1,2",
+    .example = "bonsai2 bench -m model.gguf -p 512 -n 32 -d 0,4096 --cache q8_0",
 };
 
 /* "1,2,8": numbers from min to MAX_TOKENS. */
@@ -97,6 +99,9 @@ static int parse(struct bench *b, int argc, char **argv)
          "Runs of each test; the median counts. [3]"},
         {OPT_INT, 'b', "batch", "N", &b->batch, 1, 1 << 16,
          "Most prompt tokens per pass. [512]"},
+        {OPT_ENUM, 0, "cache", "f16|q8_0|q4_0", &b->cache.type, 0, 0,
+         "How keys and values are kept. [f16]"},
+        CACHE_WINDOW_OPTS(&b->cache),
         {OPT_FLAG, 0, "no-cold", NULL, &b->no_cold, 0, 0,
          "Leave the file in the system's cache: no cold start."},
         CLI_OPTS_AFTER_THREADS(&b->common),
@@ -243,7 +248,8 @@ static enum b2_status measure_threads(struct bench *b, int64_t threads,
                                       struct b2_err *err)
 {
     struct backend_config cfg = {.cpu = b->cpu, .log = &b->log};
-    struct session_params sp = {.batch = b->batch, .mem_limit = b->common.mem_limit};
+    struct session_params sp = {
+        .batch = b->batch, .mem_limit = b->common.mem_limit, .log = &b->log};
     struct session *s = NULL;
     struct backend *be = NULL;
     int64_t ctx = 1;
@@ -252,7 +258,8 @@ static enum b2_status measure_threads(struct bench *b, int64_t threads,
         ctx = max_i64(ctx, b->prefill.v[i]);
     for (int i = 0; i < b->depth.n; i++)
         ctx = max_i64(ctx, b->depth.v[i] + b->n_decode);
-    sp.ctx = min_i64(ctx, b->model->hp.ctx_train);
+    sp.ctx = b->cache.window ? ctx : min_i64(ctx, b->model->hp.ctx_train);
+    cache_words_apply(&b->cache, &sp);
     cfg.pool = pool_new((int)threads);
     if (!cfg.pool)
         return err_set(err, B2_ENOMEM, "cannot start %lld threads", (long long)threads);
@@ -389,6 +396,8 @@ static cJSON *result_json(const struct bench *b)
     cJSON_AddStringToObject(o, "fingerprint", b->fingerprint);
     cJSON_AddNumberToObject(o, "runs", (double)b->runs);
     cJSON_AddNumberToObject(o, "batch", (double)b->batch);
+    cJSON_AddStringToObject(o, "cache", b->cache.type);
+    cJSON_AddNumberToObject(o, "window", (double)b->cache.window);
     cJSON_AddNumberToObject(o, "seed", (double)b->common.seed);
     return o;
 }
@@ -401,6 +410,10 @@ static void print_table(const struct bench *b)
     str_put_bytes(&peak, b->peak_rss);
     printf("model      %.12s, %s kernels on %s\n", b->fingerprint, b->kernel,
            b->processor);
+    printf("cache      %s", b->cache.type);
+    if (b->cache.window)
+        printf(", the last %lld positions", (long long)b->cache.window);
+    printf("\n");
     if (b->cold_s >= 0)
         printf("load       %.0f ms cold, %.0f ms warm, to the first token\n",
                1e3 * b->cold_s, 1e3 * b->warm_s);
@@ -436,6 +449,7 @@ int cmd_bench(int argc, char **argv)
     }
     *b = (struct bench){.prefill_words = "64,512",
                         .depth_words = "0",
+                        .cache = {"f16", 0, CACHE_SINKS},
                         .n_decode = 128,
                         .batch = 512,
                         .runs = 3};

@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "cli/cache_opts.h"
 #include "cli/cli.h"
 #include "cli/lineedit.h"
 #include "cli/sampling.h"
@@ -11,15 +12,15 @@
 #include "cli/terminal.h"
 #include "cli/think.h"
 #include "model/generate.h"
+#include "model/settle.h"
 
 #include <string.h>
-
-enum { DEFAULT_CTX = 4096, MIN_ANSWER = 64 };
 
 struct chat_cmd {
     struct cli_common common;
     const char *model_path, *template_file, *system, *think_word;
     int64_t n_predict, ctx, batch;
+    struct cache_words cache;
     struct sampling sampling;
     bool exact;
 
@@ -71,9 +72,11 @@ static int parse(struct chat_cmd *c, int argc, char **argv)
         {OPT_INT, 'n', "predict", "N", &c->n_predict, 0, 1 << 28,
          "Most tokens of an answer; 0: until the context is full. [0]"},
         {OPT_INT, 'c', "ctx", "N", &c->ctx, 1, 1 << 28,
-         "Positions of the cache. [4096, or what the model was trained for]"},
+         "Positions of the cache. [8192, or what the model was trained for, or what "
+         "memory has room for]"},
         {OPT_INT, 'b', "batch", "N", &c->batch, 1, 1 << 16,
          "Most prompt tokens per pass. [512]"},
+        CACHE_OPTS(&c->cache),
         SAMPLING_OPTS(&c->sampling, "what the model advises, or 0.7 with top-p 0.95"),
         {OPT_FLAG, 0, "exact", NULL, &c->exact, 0, 0,
          "Activations and sums in F32: slow, the yardstick."},
@@ -96,7 +99,10 @@ static enum b2_status prepare(struct chat_cmd *c, struct b2_err *err)
 {
     const struct model_params mp = {.log = &c->log};
     struct backend_config cfg = {.exact = c->exact, .log = &c->log};
-    struct session_params sp = {.batch = c->batch, .mem_limit = c->common.mem_limit};
+    struct session_params sp = {.ctx = c->ctx,
+                                .batch = c->batch,
+                                .mem_limit = c->common.mem_limit,
+                                .log = &c->log};
     enum b2_status rc = cli_cpu(&cfg.cpu, &c->common, err);
 
     if (rc == B2_OK)
@@ -117,7 +123,7 @@ static enum b2_status prepare(struct chat_cmd *c, struct b2_err *err)
         return err->status;
     cfg.pool = c->pool;
     rc = backend_cpu_new(&c->be, &cfg, err);
-    sp.ctx = c->ctx ? c->ctx : min_i64(c->model->hp.ctx_train, DEFAULT_CTX);
+    cache_words_apply(&c->cache, &sp);
     if (rc == B2_OK)
         rc = session_new(&c->session, c->model, c->be, &sp, err);
     c->params = sampling_resolve(&c->sampling, m, true, &c->common);
@@ -166,7 +172,7 @@ static enum b2_status make_prompt(struct chat_cmd *c, struct b2_err *err)
                        "the message makes a prompt of %lld tokens, but the context has "
                        "%lld: a larger --ctx is possible up to %lld",
                        (long long)c->prompt.n, (long long)ctx,
-                       (long long)c->model->hp.ctx_train);
+                       (long long)settle_max_ctx(c->model, c->cache.window));
     return B2_OK;
 }
 
@@ -472,7 +478,8 @@ static bool put(const char *s, size_t n)
 
 int cmd_chat(int argc, char **argv)
 {
-    struct chat_cmd c = {.sampling = SAMPLING_INIT, .think_word = "show"};
+    struct chat_cmd c = {
+        .cache = CACHE_WORDS_INIT, .sampling = SAMPLING_INIT, .think_word = "show"};
     struct b2_err err = {0};
     int code = parse(&c, argc, argv);
 

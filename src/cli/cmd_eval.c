@@ -7,6 +7,7 @@
 #include "base/cpu.h"
 #include "base/file.h"
 #include "base/mem.h"
+#include "cli/cache_opts.h"
 #include "cli/cli.h"
 #include "eval/divergence.h"
 #include "model/plan.h"
@@ -28,7 +29,8 @@ struct eval {
     const char *model, *baseline, *text, *convention;
     int64_t ctx, chunks;
     bool exact, baseline_exact;
-    bool kld; /* which measure */
+    const char *cache, *baseline_cache; /* words of --cache */
+    bool kld;                           /* which measure */
     struct log log;
     struct pool *pool;
     struct side cand, base;
@@ -44,11 +46,14 @@ static void side_close(struct side *s)
 }
 
 static enum b2_status side_open(struct side *s, const struct eval *e, const char *path,
-                                bool exact, struct b2_err *err)
+                                bool exact, const char *cache, struct b2_err *err)
 {
     struct model_params mp = {.log = &e->log};
     struct backend_config cfg = {.pool = e->pool, .exact = exact, .log = &e->log};
-    struct session_params sp = {.ctx = e->ctx, .batch = min_i64(e->ctx, EVAL_BATCH)};
+    struct session_params sp = {.ctx = e->ctx,
+                                .batch = min_i64(e->ctx, EVAL_BATCH),
+                                .cache = cache_word_type(cache),
+                                .log = &e->log};
     enum b2_status rc = model_open(&s->model, path, &mp, err);
 
     if (!rc)
@@ -62,11 +67,11 @@ static enum b2_status side_open(struct side *s, const struct eval *e, const char
 
 /* Bytes that one model and its share of the logits will take. */
 static enum b2_status side_bytes(uint64_t *out, const struct side *s,
-                                 const struct eval *e, struct b2_err *err)
+                                 struct b2_err *err)
 {
     struct plan plan;
     int64_t batch = session_batch(s->s), vocab = s->model->hp.vocab;
-    enum b2_status rc = plan_make(&plan, s->model, s->be, e->ctx, batch, err);
+    enum b2_status rc = plan_make(&plan, s->model, s->be, session_cache(s->s), err);
 
     if (rc)
         return rc;
@@ -77,10 +82,10 @@ static enum b2_status side_bytes(uint64_t *out, const struct side *s,
 static enum b2_status check_memory(const struct eval *e, struct b2_err *err)
 {
     uint64_t cand = 0, base = 0, limit = e->common.mem_limit;
-    enum b2_status rc = side_bytes(&cand, &e->cand, e, err);
+    enum b2_status rc = side_bytes(&cand, &e->cand, err);
 
     if (!rc && e->kld)
-        rc = side_bytes(&base, &e->base, e, err);
+        rc = side_bytes(&base, &e->base, err);
     if (!rc && limit > 0 && cand + base > limit)
         rc = err_set(err, B2_ENOMEM,
                      "needs %.1f MB (model %.1f, baseline %.1f), the limit is %.1f MB: "
@@ -139,9 +144,10 @@ static enum b2_status eval_open(struct eval *e, struct b2_err *err)
     e->pool = cli_pool(&e->common, err);
     if (!e->pool)
         return B2_ENOMEM;
-    rc = side_open(&e->cand, e, e->model, e->exact, err);
+    rc = side_open(&e->cand, e, e->model, e->exact, e->cache, err);
     if (!rc && e->kld)
-        rc = side_open(&e->base, e, e->baseline, e->exact || e->baseline_exact, err);
+        rc = side_open(&e->base, e, e->baseline, e->exact || e->baseline_exact,
+                       e->baseline_cache, err);
     if (!rc)
         rc = check_memory(e, err);
     if (!rc)
@@ -174,6 +180,9 @@ static void json_conditions(cJSON *j, const struct eval *e)
         cJSON_AddBoolToObject(j, "exact_baseline", backend_is_exact(e->base.be));
     }
     cJSON_AddBoolToObject(j, "exact", e->exact);
+    cJSON_AddStringToObject(j, "cache", e->cache);
+    if (e->kld)
+        cJSON_AddStringToObject(j, "cache_baseline", e->baseline_cache);
     cJSON_AddStringToObject(j, "kernel", backend_kernel_name(e->cand.be));
     cJSON_AddNumberToObject(j, "threads", pool_threads(e->pool));
     cJSON_AddNumberToObject(j, "seed", (double)e->common.seed);
@@ -310,7 +319,8 @@ int cmd_eval(int argc, char **argv)
         1,
         "bonsai2 eval kld -m small.gguf --baseline model.gguf --text book.txt "
         "--ctx 512 --chunks 16"};
-    struct eval e = {.ctx = 512, .convention = "llama.cpp"};
+    struct eval e = {
+        .ctx = 512, .convention = "llama.cpp", .cache = "f16", .baseline_cache = "f16"};
     const struct opt opts[] = {
         {OPT_STR, 'm', "model", "FILE|DIR", &e.model, 0, 0, "Model to measure."},
         {OPT_STR, 0, "baseline", "FILE|DIR", &e.baseline, 0, 0,
@@ -330,6 +340,11 @@ int cmd_eval(int argc, char **argv)
         {OPT_FLAG, 0, "baseline-exact", NULL, &e.baseline_exact, 0, 0,
          "The same for the baseline alone: with one file as both, this measures what "
          "8-bit activations cost."},
+        {OPT_ENUM, 0, "cache", "f16|q8_0|q4_0", &e.cache, 0, 0,
+         "How keys and values are kept. [f16]"},
+        {OPT_ENUM, 0, "baseline-cache", "f16|q8_0|q4_0", &e.baseline_cache, 0, 0,
+         "The same for the baseline: with one file as both, this measures what a "
+         "smaller cache costs. [f16]"},
         CLI_COMMON_OPTS(&e.common),
         {.kind = OPT_END},
     };

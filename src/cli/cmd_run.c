@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "cli/cache_opts.h"
 #include "cli/cli.h"
 #include "cli/sampling.h"
 #include "cli/talk.h"
@@ -23,6 +24,7 @@ struct run {
     const char *model_path, *text, *file;
     const char *system;
     int64_t n_predict, ctx, batch;
+    struct cache_words cache;
     struct sampling sampling;
     bool ignore_eos, exact, chat;
     struct opt_list stop;
@@ -64,6 +66,7 @@ static int parse(struct run *r, int argc, char **argv)
          "Positions of the cache. [prompt and answer]"},
         {OPT_INT, 'b', "batch", "N", &r->batch, 1, 1 << 16,
          "Most prompt tokens per pass. [512]"},
+        CACHE_OPTS(&r->cache),
         SAMPLING_OPTS(&r->sampling, "0; with --chat what the model advises"),
         {OPT_LIST, 0, "stop", "TEXT", &r->stop, 0, 0,
          "End before this text; may be repeated."},
@@ -140,6 +143,8 @@ static int64_t choose_ctx(const struct run *r)
 
     if (r->ctx)
         return r->ctx;
+    if (r->cache.window) /* no end to what it can go on to */
+        return r->prompt.n + answer;
     return min_i64(r->model->hp.ctx_train, r->prompt.n + answer);
 }
 
@@ -147,7 +152,8 @@ static enum b2_status prepare(struct run *r, struct b2_err *err)
 {
     const struct model_params mp = {.log = &r->log};
     struct backend_config cfg = {.exact = r->exact, .log = &r->log};
-    struct session_params sp = {.batch = r->batch, .mem_limit = r->common.mem_limit};
+    struct session_params sp = {
+        .batch = r->batch, .mem_limit = r->common.mem_limit, .log = &r->log};
     enum b2_status rc = cli_cpu(&cfg.cpu, &r->common, err);
 
     if (rc == B2_OK)
@@ -162,6 +168,7 @@ static enum b2_status prepare(struct run *r, struct b2_err *err)
     cfg.pool = r->pool;
     rc = backend_cpu_new(&r->be, &cfg, err);
     sp.ctx = choose_ctx(r);
+    cache_words_apply(&r->cache, &sp);
     if (rc == B2_OK)
         rc = session_new(&r->session, r->model, r->be, &sp, err);
     r->params = sampling_resolve(&r->sampling, modelfile_meta(r->model->mf), r->chat,
@@ -299,6 +306,9 @@ static cJSON *result_json(const struct run *r)
     cJSON_AddBoolToObject(o, "exact", r->exact);
     cJSON_AddNumberToObject(o, "ctx", (double)session_ctx(r->session));
     cJSON_AddNumberToObject(o, "batch", (double)session_batch(r->session));
+    cJSON_AddStringToObject(o, "cache",
+                            cache_type_word(session_cache(r->session)->type));
+    cJSON_AddNumberToObject(o, "window", (double)session_cache(r->session)->window);
     add_sampling(o, &r->params);
     return o;
 }
@@ -348,7 +358,8 @@ static void free_all(struct run *r)
 
 int cmd_run(int argc, char **argv)
 {
-    struct run r = {.n_predict = 256, .sampling = SAMPLING_INIT};
+    struct run r = {
+        .n_predict = 256, .cache = CACHE_WORDS_INIT, .sampling = SAMPLING_INIT};
     struct b2_err err = {0};
     int code = parse(&r, argc, argv);
 

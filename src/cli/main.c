@@ -17,6 +17,7 @@ struct command {
 static const struct command commands[] = {
     {"Look", NULL, NULL},
     {"inspect", "Show what is in a model file or folder.", cmd_inspect},
+    {"plan", "Show the memory that running a model takes, and what fits.", cmd_plan},
     {"tokenize", "Turn text into token ids, and back.", cmd_tokenize},
     {"template", "Show the prompt that a conversation becomes.", cmd_template},
     {"Run", NULL, NULL},

@@ -20,6 +20,22 @@ uint64_t speed_pass_bytes(const struct model *m)
     return m->weights_bytes - (m->tied ? 0 : table);
 }
 
+/* Bytes of keys and values that the token at pos reads. */
+static uint64_t cache_read_bytes(const struct session *s, int64_t pos)
+{
+    const struct hparams *hp = &session_model(s)->hp;
+    const struct cache_params *p = session_cache(s);
+    uint64_t n = 0;
+
+    for (int64_t i = 0; i < hp->n_layers; i++) {
+        struct cache_layer c = cache_layer_of(hp, p, i);
+        int64_t seen = c.window ? min_i64(pos + 1, c.window + c.sinks) : pos + 1;
+        if (c.kind != CACHE_NONE)
+            n += backend_kv_bytes(p->type, hp->n_kv_heads, hp->head_dim, seen);
+    }
+    return n;
+}
+
 /* Brings the cache to depth tokens; a decode test goes on from there. */
 static enum b2_status go_to(struct session *s, const int32_t *ids, int64_t depth,
                             struct b2_err *err)
@@ -77,8 +93,10 @@ enum b2_status speed_session(struct speed_result *out, struct session *s,
     out->max_tps = tps[t->runs - 1];
     out->median_tps = stats_quantile(tps, t->runs, 0.5);
     int64_t passes = t->kind == SPEED_PREFILL ? (t->n + batch - 1) / batch : t->n;
-    out->gbps = 1e-9 * (double)speed_pass_bytes(m) * (double)passes * out->median_tps /
-                (double)t->n;
+    uint64_t bytes = speed_pass_bytes(m);
+    if (t->kind == SPEED_DECODE)
+        bytes += cache_read_bytes(s, t->depth + t->n / 2);
+    out->gbps = 1e-9 * (double)bytes * (double)passes * out->median_tps / (double)t->n;
     return B2_OK;
 }
 

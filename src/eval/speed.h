@@ -25,7 +25,8 @@ struct speed_test {
 
 struct speed_result {
     double median_tps, min_tps, max_tps; /* tokens per second */
-    double gbps; /* 10^9 bytes of weights read per second at the median */
+    double gbps; /* 10^9 bytes of weights, and when generating of cache, read per second
+                  * at the median */
 };
 
 /* Errors as session_sync and session_step. */

@@ -88,8 +88,8 @@ int64_t kcheck_diff(const float *a, const float *b, int64_t n)
 
 int kcheck_run(struct kcheck *t)
 {
-    static const struct kcheck_item *const lists[] = {kcheck_dot, kcheck_unpack,
-                                                      kcheck_float, kcheck_delta};
+    static const struct kcheck_item *const lists[] = {
+        kcheck_dot, kcheck_unpack, kcheck_float, kcheck_attn, kcheck_delta};
 
     for (int front = 0; front < 2; front++) {
         t->front = front;

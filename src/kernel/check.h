@@ -53,7 +53,7 @@ struct kcheck_item {
 
 /* All checks, ended by a NULL name. */
 extern const struct kcheck_item kcheck_dot[], kcheck_unpack[], kcheck_float[],
-    kcheck_delta[];
+    kcheck_attn[], kcheck_delta[];
 
 /* n_bytes that touch an end of their area, not zeroed; kcheck_reset() takes all of them
  * back. */

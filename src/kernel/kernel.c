@@ -22,6 +22,18 @@ static void set_packed_tokens(struct kernels *k)
     k->packed_tokens[DT_PQ2_0] = k->packed_tokens[DT_Q2_0_G128];
 }
 
+static const struct kernels_attn attn_ref = {
+    .put_q8 = kernel_kv_put_q8_c,
+    .put_q4 = kernel_kv_put_q4_c,
+    .query = kernel_kv_query_c,
+    .widen_q4 = kernel_kv_widen_q4_c,
+    .get_q8 = kernel_kv_get_q8_c,
+    .score_q8 = kernel_kv_score_q8_c,
+    .score_f16 = kernel_kv_score_f16_c,
+    .mix_q8 = kernel_kv_mix_q8_c,
+    .mix_f16 = kernel_kv_mix_f16_c,
+};
+
 static void init_ref(struct kernels *k)
 {
     *k = (struct kernels){
@@ -71,10 +83,23 @@ static void init_ref(struct kernels *k)
         .l2norm = kernel_l2norm_c,
         .conv_silu = kernel_conv_silu_c,
         .delta_step = kernel_delta_step_c,
+        .attn = attn_ref,
     };
 }
 
 #if B2_X86
+static const struct kernels_attn attn_avx2 = {
+    .put_q8 = kernel_kv_put_q8_avx2,
+    .put_q4 = kernel_kv_put_q4_avx2,
+    .query = kernel_kv_query_avx2,
+    .widen_q4 = kernel_kv_widen_q4_avx2,
+    .get_q8 = kernel_kv_get_q8_avx2,
+    .score_q8 = kernel_kv_score_q8_avx2,
+    .score_f16 = kernel_kv_score_f16_avx2,
+    .mix_q8 = kernel_kv_mix_q8_avx2,
+    .mix_f16 = kernel_kv_mix_f16_avx2,
+};
+
 static void init_avx2(struct kernels *k)
 {
     k->name = "avx2";
@@ -128,11 +153,15 @@ static void init_avx2(struct kernels *k)
     k->l2norm = kernel_l2norm_avx2;
     k->conv_silu = kernel_conv_silu_avx2;
     k->delta_step = kernel_delta_step_avx2;
+    k->attn = attn_avx2;
 }
 
 static void init_avx512vnni(struct kernels *k)
 {
     k->name = "avx512vnni";
+    k->attn.score_q8 = kernel_kv_score_q8_avx512vnni;
+    k->attn.mix_q8 = kernel_kv_mix_q8_avx512vnni;
+    k->attn.mix_f16 = kernel_kv_mix_f16_avx512vnni;
     k->qdot = kernel_qdot_avx512vnni;
     k->packed[DT_Q2_0_G128] = packed_q2_0_g128_avx512vnni;
     k->packed[DT_PQ2_0] = packed_q2_0_g128_avx512vnni;

@@ -34,6 +34,7 @@
 #ifndef KERNEL_KERNEL_H
 #define KERNEL_KERNEL_H
 
+#include "kernel/attn.h"
 #include "tensor/dtype.h"
 
 enum {
@@ -144,9 +145,9 @@ struct kernels {
 
     /* p = cap * tanh(p / cap), with tanh(z) = 1 - 2 / (exp(2 z) + 1); cap > 0. */
     void (*softcap)(float *p, int64_t n, float cap);
-    /* p = exp(p * scale - m), m the largest p * scale; returns the sum, LANES of 16.
-     * n >= 1. */
-    float (*softmax)(float *p, int64_t n, float scale);
+    /* p = exp(p * scale - m), m the largest p * scale, NaN passed over (-infinity if all
+     * are NaN); returns the sum, LANES of 16, and gives m in *max. n >= 1. */
+    float (*softmax)(float *p, int64_t n, float scale, float *max);
     /* out[i] += p[j] * v[j * v_step + i] for j = 0..n_pos-1 in this order, i < dim. */
     void (*weighted_sum)(float *out, const float *p, const float *v, int64_t v_step,
                          int64_t n_pos, int64_t dim);
@@ -176,6 +177,7 @@ struct kernels {
      * state[j][i] = state[j][i] * decay + k[j] * e;
      * out[i] = (sum state[j][i] * q[j]) * scale. */
     void (*delta_step)(float *out, float *state, const struct kd_step *d);
+    struct kernels_attn attn; /* attn.h */
 };
 
 /* Fills k with the best variants for the features in cpu (base/cpu.h). The caller passes

@@ -38,7 +38,7 @@ void kernel_add_c(float *y, const float *x, int64_t n);
 void kernel_mul_c(float *y, const float *a, const float *b, int64_t n);
 void kernel_exp_c(float *y, const float *x, int64_t n);
 void kernel_softcap_c(float *p, int64_t n, float cap);
-float kernel_softmax_c(float *p, int64_t n, float scale);
+float kernel_softmax_c(float *p, int64_t n, float scale, float *max);
 void kernel_weighted_sum_c(float *out, const float *p, const float *v, int64_t v_step,
                            int64_t n_pos, int64_t dim);
 void kernel_rope_norm_c(float *x, const float *c, const float *s, int64_t n_pairs);
@@ -51,6 +51,23 @@ void kernel_l2norm_c(float *y, const float *x, int64_t n, float eps);
 void kernel_conv_silu_c(float *y, const float *const *x, const float *w, int64_t w_step,
                         int64_t taps, int64_t n);
 void kernel_delta_step_c(float *out, float *state, const struct kd_step *d);
+
+/* ref/attn_ref.c */
+void kernel_kv_put_q8_c(uint8_t *code, uint16_t *scale, int64_t scale_step,
+                        const float *x, int64_t dim);
+void kernel_kv_put_q4_c(uint8_t *code, uint16_t *scale, int64_t scale_step,
+                        const float *x, int64_t dim);
+void kernel_kv_query_c(const struct kv_query *q, int64_t r, const float *x);
+void kernel_kv_widen_q4_c(int8_t *dst, const struct kv_rows *rows);
+void kernel_kv_get_q8_c(float *dst, const struct kv_rows *rows);
+void kernel_kv_score_q8_c(float *y, int64_t y_step, const struct kv_rows *k,
+                          const struct kv_query *q);
+void kernel_kv_score_f16_c(float *y, int64_t y_step, const struct kv_rows *k,
+                           const struct kf_mat *q);
+void kernel_kv_mix_q8_c(float *out, const float *w, int64_t w_step, int64_t rows,
+                        const struct kv_rows *v);
+void kernel_kv_mix_f16_c(float *out, const float *w, int64_t w_step, int64_t rows,
+                         const struct kv_rows *v);
 
 #if B2_X86
 /* x86/dot_avx2.c */
@@ -96,7 +113,7 @@ void kernel_add_avx2(float *y, const float *x, int64_t n);
 void kernel_mul_avx2(float *y, const float *a, const float *b, int64_t n);
 void kernel_exp_avx2(float *y, const float *x, int64_t n);
 void kernel_softcap_avx2(float *p, int64_t n, float cap);
-float kernel_softmax_avx2(float *p, int64_t n, float scale);
+float kernel_softmax_avx2(float *p, int64_t n, float scale, float *max);
 void kernel_weighted_sum_avx2(float *out, const float *p, const float *v,
                               int64_t v_step, int64_t n_pos, int64_t dim);
 void kernel_rope_norm_avx2(float *x, const float *c, const float *s, int64_t n_pairs);
@@ -109,6 +126,31 @@ void kernel_l2norm_avx2(float *y, const float *x, int64_t n, float eps);
 void kernel_conv_silu_avx2(float *y, const float *const *x, const float *w,
                            int64_t w_step, int64_t taps, int64_t n);
 void kernel_delta_step_avx2(float *out, float *state, const struct kd_step *d);
+
+/* x86/attn_avx2.c */
+void kernel_kv_put_q8_avx2(uint8_t *code, uint16_t *scale, int64_t scale_step,
+                           const float *x, int64_t dim);
+void kernel_kv_put_q4_avx2(uint8_t *code, uint16_t *scale, int64_t scale_step,
+                           const float *x, int64_t dim);
+void kernel_kv_query_avx2(const struct kv_query *q, int64_t r, const float *x);
+void kernel_kv_widen_q4_avx2(int8_t *dst, const struct kv_rows *rows);
+void kernel_kv_get_q8_avx2(float *dst, const struct kv_rows *rows);
+void kernel_kv_score_q8_avx2(float *y, int64_t y_step, const struct kv_rows *k,
+                             const struct kv_query *q);
+void kernel_kv_score_f16_avx2(float *y, int64_t y_step, const struct kv_rows *k,
+                              const struct kf_mat *q);
+void kernel_kv_mix_q8_avx2(float *out, const float *w, int64_t w_step, int64_t rows,
+                           const struct kv_rows *v);
+void kernel_kv_mix_f16_avx2(float *out, const float *w, int64_t w_step, int64_t rows,
+                            const struct kv_rows *v);
+
+/* x86/attn_avx512vnni.c */
+void kernel_kv_score_q8_avx512vnni(float *y, int64_t y_step, const struct kv_rows *k,
+                                   const struct kv_query *q);
+void kernel_kv_mix_q8_avx512vnni(float *out, const float *w, int64_t w_step,
+                                 int64_t rows, const struct kv_rows *v);
+void kernel_kv_mix_f16_avx512vnni(float *out, const float *w, int64_t w_step,
+                                  int64_t rows, const struct kv_rows *v);
 #endif
 
 #endif

@@ -35,79 +35,68 @@ static struct widths widths_of(const struct hparams *hp)
     };
 }
 
-static uint64_t float_bytes(const struct model *m, int64_t batch)
+/* Sinks before a window are seen through queries of their own. */
+static bool wants_q_sinks(const struct cache_params *p)
+{
+    return p->window > 0 && p->sinks > 0;
+}
+
+static uint64_t float_bytes(const struct model *m, const struct cache_params *p)
 {
     struct widths w = widths_of(&m->hp);
+    int64_t q = wants_q_sinks(p) ? 2 * w.q : w.q;
 
-    return (uint64_t)(w.x + w.q + 2 * w.kv + w.gate + w.up) * (uint64_t)batch *
+    return (uint64_t)(w.x + q + 2 * w.kv + w.gate + w.up) * (uint64_t)p->batch *
            sizeof(float);
 }
 
 uint64_t forward_scratch_bytes(const struct model *m, const struct backend *be,
-                               int64_t batch)
+                               const struct cache_params *p)
 {
-    return float_bytes(m, batch) + backend_act_bytes(be, batch, act_width(&m->hp)) +
-           (uint64_t)m->hp.n_layers * sizeof(struct kv_layer);
+    return float_bytes(m, p) + backend_act_bytes(be, p->batch, act_width(&m->hp)) +
+           (uint64_t)m->hp.n_layers * sizeof(struct cache_layer);
 }
 
-uint64_t forward_kv_bytes(const struct model *m, int64_t cap)
-{
-    const struct hparams *hp = &m->hp;
-    int64_t n_cached = 0;
-
-    for (int64_t i = 0; i < hp->n_layers; i++)
-        n_cached += !hparams_recurrent(hp, i);
-    return (uint64_t)(2 * n_cached * hp->n_kv_heads * hp->head_dim) * (uint64_t)cap *
-           sizeof(uint16_t);
-}
-
-/* Cuts the cache and the buffers out of one allocation each. Fresh pages cost nothing
- * until a position is written, so a long context is cheap while it is empty. */
 static void cut_buffers(struct forward *f)
 {
-    const struct hparams *hp = &f->m->hp;
-    struct widths w = widths_of(hp);
-    size_t layer = (size_t)(hp->n_kv_heads * hp->head_dim) * (size_t)f->cap;
-    uint16_t *cache = f->cache;
+    struct widths w = widths_of(&f->m->hp);
+    int64_t batch = f->params.batch;
     float *p = f->floats;
 
-    for (int64_t i = 0; i < hp->n_layers; i++) {
-        if (hparams_recurrent(hp, i))
-            continue;
-        f->kv[i] = (struct kv_layer){.k = cache, .v = cache + layer, .cap = f->cap};
-        cache += 2 * layer;
-    }
     f->x = p;
-    f->q = f->x + w.x * f->batch;
-    f->k = f->q + w.q * f->batch;
-    f->v = f->k + w.kv * f->batch;
-    f->gate = f->v + w.kv * f->batch;
-    f->up = f->gate + w.gate * f->batch;
+    f->q = f->x + w.x * batch;
+    f->k = f->q + w.q * batch;
+    f->v = f->k + w.kv * batch;
+    f->gate = f->v + w.kv * batch;
+    f->up = f->gate + w.gate * batch;
+    if (wants_q_sinks(&f->params))
+        f->q_sinks = f->up + w.up * batch;
 }
 
 enum b2_status forward_init(struct forward *f, const struct model *m,
-                            struct backend *be, int64_t batch, int64_t cap, int n_saved,
+                            struct backend *be, const struct cache_params *p,
                             struct b2_err *err)
 {
+    const struct attn_limits limits = {m->hp.n_heads, m->hp.head_dim,
+                                       cache_max_visible(&m->hp, p)};
     enum b2_status rc;
 
-    *f = (struct forward){.m = m, .be = be, .batch = batch, .cap = cap};
-    f->kv = mem_calloc((size_t)m->hp.n_layers, sizeof *f->kv);
-    f->floats = mem_aligned(64, (size_t)float_bytes(m, batch), 1);
-    f->cache = mem_aligned(64, (size_t)forward_kv_bytes(m, cap), 1);
-    if (!f->kv || !f->floats || !f->cache) {
+    *f = (struct forward){.m = m, .be = be, .params = *p};
+    f->floats = mem_aligned(64, (size_t)float_bytes(m, p), 1);
+    if (!f->floats) {
         rc = err_set(err, B2_ENOMEM,
-                     "out of memory for a context of %lld and a batch of %lld: a "
-                     "smaller --ctx or --batch needs less",
-                     (long long)cap, (long long)batch);
+                     "out of memory for a batch of %lld: a smaller --batch needs less",
+                     (long long)p->batch);
         goto fail;
     }
     cut_buffers(f);
-    rc = act_new(&f->act, be, batch, act_width(&m->hp), err);
+    rc = cache_init(&f->cache, &m->hp, p, err);
     if (rc == B2_OK)
-        rc = recurrent_init(&f->rec, &m->hp, n_saved, err);
+        rc = act_new(&f->act, be, p->batch, act_width(&m->hp), err);
     if (rc == B2_OK)
-        rc = backend_reserve(be, batch, m->hp.n_heads, cap, err);
+        rc = recurrent_init(&f->rec, &m->hp, p->saved, err);
+    if (rc == B2_OK)
+        rc = backend_reserve(be, &limits, err);
     if (rc == B2_OK)
         return B2_OK;
 
@@ -121,15 +110,19 @@ void forward_free(struct forward *f)
     if (f->act)
         act_free(f->be, f->act);
     recurrent_free(&f->rec);
-    mem_free(f->kv);
+    cache_free(&f->cache);
     mem_free(f->floats);
-    mem_free(f->cache);
     *f = (struct forward){0};
 }
 
 int64_t forward_rewind(struct forward *f, int64_t pos)
 {
-    return recurrent_used(&f->rec) ? recurrent_rewind(&f->rec, pos) : pos;
+    int64_t at = cache_rewind(&f->cache, pos), to;
+
+    /* Both must know the place: each may ask for an earlier one than the other. */
+    while (recurrent_used(&f->rec) && (to = recurrent_rewind(&f->rec, at)) < at)
+        at = cache_rewind(&f->cache, to);
+    return at;
 }
 
 void forward_mark(struct forward *f, int64_t pos, int64_t last)
@@ -137,7 +130,7 @@ void forward_mark(struct forward *f, int64_t pos, int64_t last)
     if (!recurrent_used(&f->rec))
         return;
     recurrent_save_mark(&f->rec, pos < last);
-    if (pos < last && last < pos + f->batch) {
+    if (pos < last && last < pos + f->params.batch) {
         f->mark_copy = recurrent_begin_mark(&f->rec);
         f->mark_n = last - pos;
     }
@@ -181,34 +174,54 @@ static void project_qkv(struct forward *f, const struct layer_weights *l, int64_
     bias_and_norm_qkv(f, l, n);
 }
 
-static void attention_block(struct forward *f, int64_t layer, int64_t n, int64_t pos0)
+/* Turns queries and keys, stores keys and values, attends into act. A token far from the
+ * sinks sees them through a query that stands right behind its window's length, as if
+ * nothing lay between (StreamingLLM counts positions inside the cache): no distance ever
+ * passes what the model was trained for. */
+static void rope_store_attend(struct forward *f, int64_t layer, int64_t n, int64_t pos0)
 {
     const struct hparams *hp = &f->m->hp;
-    const struct layer_weights *l = &f->m->layers[layer];
-    const bool slides = hparams_slides(hp, layer);
-    const struct rope_table *table = slides ? &f->m->rope_local : &f->m->rope;
-    const struct rope_args rope = {
+    struct cache_layer *c = &f->cache.layer[layer];
+    const struct rope_table *table =
+        hparams_slides(hp, layer) ? &f->m->rope_local : &f->m->rope;
+    struct rope_args rope = {
         .kind = hp->arch->rope,
         .head_dim = hp->head_dim,
         .n_rot = hp->n_rot,
         .freq = table->freq,
         .mscale = table->mscale,
     };
-    const struct attn_args attn = {
+    struct attn_args attn = {
         .n_heads = hp->n_heads,
         .n_kv_heads = hp->n_kv_heads,
         .head_dim = hp->head_dim,
         .pos0 = pos0,
-        .window = slides ? hp->window : 0,
+        .window = c->window,
+        .sinks = c->sinks,
         .scale = hp->attn_scale,
     };
 
-    project_qkv(f, l, n);
+    if (c->sinks > 0 && pos0 + n > c->window + c->sinks) {
+        memcpy(f->q_sinks, f->q,
+               (size_t)(n * hp->n_heads * hp->head_dim) * sizeof *f->q);
+        rope.max_pos = c->window + c->sinks - 1;
+        backend_rope(f->be, f->q_sinks, n, hp->n_heads, pos0, &rope);
+        rope.max_pos = 0;
+        attn.q_sinks = f->q_sinks;
+    }
     backend_rope(f->be, f->q, n, hp->n_heads, pos0, &rope);
     backend_rope(f->be, f->k, n, hp->n_kv_heads, pos0, &rope);
-    backend_kv_store(f->be, &f->kv[layer], f->k, f->v, n, hp->n_kv_heads, hp->head_dim,
-                     pos0);
-    backend_attention(f->be, f->act->x, f->q, &f->kv[layer], n, &attn);
+    backend_kv_store(f->be, &c->kv, f->k, f->v, n, hp->n_kv_heads, hp->head_dim, pos0);
+    backend_attention(f->be, f->act->x, f->q, &c->kv, n, &attn);
+}
+
+static void attention_block(struct forward *f, int64_t layer, int64_t n, int64_t pos0)
+{
+    const struct hparams *hp = &f->m->hp;
+    const struct layer_weights *l = &f->m->layers[layer];
+
+    project_qkv(f, l, n);
+    rope_store_attend(f, layer, n, pos0);
     if (hp->arch->attn_gate)
         backend_sigmoid_mul(f->be, f->act->x, f->up, f->act->x, n * l->o.cols);
     if (l->attn_sub_norm)
@@ -318,6 +331,7 @@ bool forward_layers(struct forward *f, const int32_t *ids, int64_t n, int64_t po
     bool done = true;
 
     assert(!recurrent_used(&f->rec) || f->rec.pos == pos0);
+    cache_wrote(&f->cache, pos0 + n); /* now: a cancelled pass has written some of it */
     backend_embed(f->be, f->x, &f->m->embd, ids, n);
     if (f->m->hp.embd_scale != 1.0f)
         backend_scale(f->be, f->x, n * f->m->hp.d, f->m->hp.embd_scale);

@@ -21,7 +21,7 @@
 #ifndef MODEL_FORWARD_H
 #define MODEL_FORWARD_H
 
-#include "model/model.h"
+#include "model/cache.h"
 #include "model/recurrent.h"
 
 #include <stdatomic.h>
@@ -30,8 +30,8 @@
 struct forward {
     const struct model *m;
     struct backend *be;
-    int64_t batch, cap;  /* most tokens per pass; positions of the cache */
-    struct kv_layer *kv; /* [n_layers]; zeros for layers that have a state instead */
+    struct cache_params params;
+    struct cache cache;
     struct recurrent rec;
     /* Copy of rec (0: none) that the next pass fills with the state after mark_n of its
      * tokens; the pass takes the wish away. */
@@ -40,23 +40,24 @@ struct forward {
     struct act *act;  /* input of the next matmul */
     float *x;         /* [batch, D] residual stream */
     float *q, *k, *v; /* [batch, H or K, head_dim]; z, alpha, beta of a delta net */
+    float *q_sinks;   /* [batch, H, head_dim]; NULL: no layer needs it */
     float *gate, *up; /* [batch, F]; gate also holds [batch, D], gated queries, u */
-    void *floats, *cache;
+    void *floats;
 };
 
-/* Bytes of forward_init's own buffers without the cache, and of the cache. */
+/* Bytes of forward_init's own buffers without the caches. */
 uint64_t forward_scratch_bytes(const struct model *m, const struct backend *be,
-                               int64_t batch);
-uint64_t forward_kv_bytes(const struct model *m, int64_t cap);
+                               const struct cache_params *p);
 
-/* Allocates for batch <= cap and n_saved copies of recurrent states. On failure everything is freed again. B2_ENOMEM. */
+/* Allocates for checked params, batch <= ctx. On failure everything is freed again.
+ * B2_ENOMEM. */
 enum b2_status forward_init(struct forward *f, const struct model *m,
-                            struct backend *be, int64_t batch, int64_t cap, int n_saved,
+                            struct backend *be, const struct cache_params *p,
                             struct b2_err *err) NODISCARD;
 void forward_free(struct forward *f); /* zeroed is fine */
 
 /* Forgets positions from pos on. Returns the position to go on from: pos, or an earlier one
- * when what the layers remember does not allow that (model/recurrent.h). */
+ * when what the layers remember does not allow that (model/cache.h, model/recurrent.h). */
 int64_t forward_rewind(struct forward *f, int64_t pos);
 
 /* Before a pass that starts at pos and is part of a prompt whose last token stands at
@@ -64,7 +65,7 @@ int64_t forward_rewind(struct forward *f, int64_t pos);
  * reaches it, to last. */
 void forward_mark(struct forward *f, int64_t pos, int64_t last);
 
-/* Runs n <= batch tokens at positions pos0.. through the layers; pos0 + n <= cap, ids in
+/* Runs n <= batch tokens at positions pos0.. through the layers; pos0 + n <= ctx, ids in
  * range; a recurrent state stands at pos0. Stops with false before a layer when *cancel is
  * set; the cache then holds nothing certain from pos0 on, and the state is lost. */
 bool forward_layers(struct forward *f, const int32_t *ids, int64_t n, int64_t pos0,

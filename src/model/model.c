@@ -88,7 +88,7 @@ static enum b2_status open_parts(struct model *m, const char *path,
         (rc = note_unknown_keys(m, p->log, err)) ||
         (rc = rotation_read(&m->rotation, meta, err)) ||
         (rc = rotation_bind(&m->rots, &m->rotation, m->mf, m->arena, err)) ||
-        (rc = weights_bind(m, p->log, err)) || (rc = make_rope(m, err)) ||
+        (rc = weights_bind(m, p->log, p->no_data, err)) || (rc = make_rope(m, err)) ||
         (rc = modelfile_fingerprint(m->mf, m->fingerprint, err)))
         goto fail;
     if (!p->no_tokenizer) {

@@ -52,7 +52,10 @@ struct model {
     struct layer_weights *layers;       /* [n_layers] */
     struct rotation_decl rotation;
     struct rotation_set rots;
-    uint64_t weights_bytes; /* tensors that a step reads, and copies made of them */
+    uint64_t weights_bytes;        /* tensors that are used, and copies made of them */
+    uint64_t copy_bytes;           /* those copies alone */
+    uint64_t table_bytes;          /* of them: a mapped token table that is no head */
+    uint64_t type_bytes[N_DTYPES]; /* tensors by type as stored, the table left out */
     struct arena *arena;
     char fingerprint[65];
 };
@@ -60,6 +63,7 @@ struct model {
 struct model_params {
     const struct log *log;
     bool no_tokenizer; /* tests and tools that only use ids */
+    bool no_data; /* matrices are checked, not loaded: enough to plan, not to run */
 };
 
 /* Opens path and checks that every tensor the architecture needs is there with its

@@ -5,11 +5,9 @@
 
 #include "base/mem.h"
 #include "model/forward.h"
-#include "model/plan.h"
+#include "model/settle.h"
 
 #include <string.h>
-
-enum { DEFAULT_CTX = 4096, DEFAULT_BATCH = 512 };
 
 struct session {
     struct forward fwd;
@@ -18,80 +16,28 @@ struct session {
     float *logits;
     bool have_logits; /* logits belong to position pos - 1 */
     atomic_int cancel;
+    const struct log *log;
 };
-
-/* How many checkpoints to keep: the plan's number, less where the limit asks for it. */
-static int pick_saved(const struct model *m, const struct session_params *p,
-                      struct plan *plan)
-{
-    const struct hparams *hp = &m->hp;
-    int n = p->checkpoints > 0 ? p->checkpoints
-                               : recurrent_default_saved(hp, m->weights_bytes);
-    uint64_t rest = plan->total_bytes - plan->state_bytes;
-
-    if (p->checkpoints < 0)
-        n = 0;
-    n = n < RECURRENT_MAX_SAVED ? n : RECURRENT_MAX_SAVED;
-    while (n > 0 && p->checkpoints == 0 && p->mem_limit &&
-           rest + recurrent_bytes(hp, n) > p->mem_limit)
-        n--;
-    plan->state_bytes = recurrent_bytes(hp, n);
-    plan->total_bytes = rest + plan->state_bytes;
-    return n;
-}
-
-/* Compares the planned bytes with the caller's limit. */
-static enum b2_status check_limit(const struct model *m, const struct backend *be,
-                                  const struct session_params *p, int *n_saved,
-                                  struct b2_err *err)
-{
-    struct plan plan;
-    enum b2_status rc = plan_make(&plan, m, be, p->ctx, p->batch, err);
-
-    if (rc)
-        return rc;
-    *n_saved = pick_saved(m, p, &plan);
-    if (p->mem_limit && plan.total_bytes > p->mem_limit)
-        return err_set(
-            err, B2_ENOMEM,
-            "a context of %lld needs %llu bytes (weights %llu, cache %llu, "
-            "state %llu, scratch %llu), over the limit of %llu: a smaller --ctx or "
-            "--batch needs less",
-            (long long)p->ctx, (unsigned long long)plan.total_bytes,
-            (unsigned long long)plan.weights_bytes, (unsigned long long)plan.kv_bytes,
-            (unsigned long long)plan.state_bytes,
-            (unsigned long long)plan.scratch_bytes, (unsigned long long)p->mem_limit);
-    return rc;
-}
 
 enum b2_status session_new(struct session **out, const struct model *m,
                            struct backend *be, const struct session_params *params,
                            struct b2_err *err)
 {
     struct session_params p = params ? *params : (struct session_params){0};
+    struct cache_params cp = {0};
     struct session *s;
-    enum b2_status rc;
+    enum b2_status rc = settle_params(&cp, m, be, &p, err);
 
-    if (p.ctx == 0)
-        p.ctx = min_i64(m->hp.ctx_train, DEFAULT_CTX);
-    if (p.ctx < 1 || p.ctx > m->hp.ctx_train)
-        return err_set(err, B2_EARG,
-                       "context %lld is not in 1..%lld, what the model was trained for",
-                       (long long)p.ctx, (long long)m->hp.ctx_train);
-    if (p.batch < 0)
-        return err_set(err, B2_EARG, "batch %lld is negative", (long long)p.batch);
-    p.batch = min_i64(p.batch ? p.batch : DEFAULT_BATCH, p.ctx);
-    int n_saved = 0;
-    rc = check_limit(m, be, &p, &n_saved, err);
     if (rc)
         return rc;
     s = mem_calloc(1, sizeof *s);
     if (!s)
         return err_set(err, B2_ENOMEM, "out of memory");
-    rc = forward_init(&s->fwd, m, be, p.batch, p.ctx, n_saved, err);
+    s->log = p.log;
+    rc = forward_init(&s->fwd, m, be, &cp, err);
     if (rc)
         goto fail;
-    s->ids = mem_calloc((size_t)p.ctx, sizeof *s->ids);
+    s->ids = mem_calloc((size_t)cp.ctx, sizeof *s->ids);
     s->logits = mem_aligned(64, (size_t)m->hp.vocab, sizeof *s->logits);
     if (!s->ids || !s->logits) {
         rc = err_set(err, B2_ENOMEM, "out of memory");
@@ -117,12 +63,17 @@ void session_free(struct session *s)
 
 int64_t session_ctx(const struct session *s)
 {
-    return s->fwd.cap;
+    return s->fwd.params.ctx;
 }
 
 int64_t session_batch(const struct session *s)
 {
-    return s->fwd.batch;
+    return s->fwd.params.batch;
+}
+
+const struct cache_params *session_cache(const struct session *s)
+{
+    return &s->fwd.params;
 }
 
 const struct model *session_model(const struct session *s)
@@ -139,16 +90,16 @@ int64_t session_pos(const struct session *s)
 static enum b2_status check_ids(const struct session *s, const int32_t *ids, int64_t n,
                                 int64_t pos0, struct b2_err *err)
 {
-    const int64_t vocab = s->fwd.m->hp.vocab;
+    const int64_t vocab = s->fwd.m->hp.vocab, ctx = s->fwd.params.ctx;
 
     if (n < 1)
         return err_set(err, B2_EARG, "no tokens: the prompt is empty");
-    if (n > s->fwd.cap - pos0)
+    if (n > ctx - pos0)
         return err_set(err, B2_EARG,
                        "%lld tokens do not fit into the context of %lld (%lld are "
                        "there): a larger --ctx is possible up to %lld",
-                       (long long)n, (long long)s->fwd.cap, (long long)pos0,
-                       (long long)s->fwd.m->hp.ctx_train);
+                       (long long)n, (long long)ctx, (long long)pos0,
+                       (long long)settle_max_ctx(s->fwd.m, s->fwd.params.window));
     for (int64_t i = 0; i < n; i++)
         if (ids[i] < 0 || ids[i] >= vocab)
             return err_set(err, B2_EARG, "token %d at index %lld is not in 0..%lld",
@@ -185,11 +136,15 @@ enum b2_status session_sync(struct session *s, const int32_t *ids, int64_t n,
         return rc;
     while (same < s->pos && same < n - 1 && s->ids[same] == ids[same])
         same++;
-    session_rewind(s, same);
+    if (session_rewind(s, same) < same && !recurrent_used(&s->fwd.rec))
+        log_line(s->log, LOG_INFO,
+                 "%lld tokens are the same as before, but the sliding layers hold only "
+                 "the last ones: they are read again from token %lld on",
+                 (long long)same, (long long)s->pos);
     if (n_reused)
         *n_reused = s->pos;
     while (s->pos < n && rc == B2_OK) {
-        int64_t part = min_i64(n - s->pos, s->fwd.batch);
+        int64_t part = min_i64(n - s->pos, s->fwd.params.batch);
         bool last = s->pos + part == n;
         forward_mark(&s->fwd, s->pos, n - 1);
         rc = append(s, ids + s->pos, part, last ? 1 : 0, s->logits, err);
@@ -216,9 +171,9 @@ enum b2_status session_eval(struct session *s, const int32_t *ids, int64_t n,
 
     if (rc)
         return rc;
-    if (n > s->fwd.batch)
+    if (n > s->fwd.params.batch)
         return err_set(err, B2_EARG, "%lld tokens at once, but the batch is %lld",
-                       (long long)n, (long long)s->fwd.batch);
+                       (long long)n, (long long)s->fwd.params.batch);
     return append(s, ids, n, n, logits, err);
 }
 

@@ -36,8 +36,12 @@ static enum b2_status check_tensor(struct weights_binder *b, int64_t i, int64_t 
                        t->name);
     if (!b->used[i]) {
         b->m->weights_bytes += t->n_bytes + modelfile_load_bytes(mf, i);
+        b->m->copy_bytes += modelfile_load_bytes(mf, i);
+        b->m->type_bytes[t->type] += t->n_bytes;
         b->used[i] = true;
     }
+    if (b->no_data && rows > 1)
+        return B2_OK;
     enum b2_status rc = modelfile_load(mf, i, err);
     if (rc)
         err_wrap(err, "tensor %s", t->name);
@@ -119,6 +123,7 @@ enum b2_status weights_vector(struct weights_binder *b, const float **out,
         return rc;
     }
     b->m->weights_bytes += (uint64_t)n * sizeof *copy;
+    b->m->copy_bytes += (uint64_t)n * sizeof *copy;
     *out = copy;
     return B2_OK;
 }
@@ -205,6 +210,9 @@ static enum b2_status take_ends(struct weights_binder *b, struct b2_err *err)
                            embd, head, m->rotation.version);
     } else {
         rc = weights_matrix(b, &m->head, head, m->hp.d, m->hp.vocab, err);
+        if (modelfile_load_bytes(m->mf, modelfile_find(m->mf, embd)) == 0)
+            m->table_bytes = (uint64_t)m->embd.rows * m->embd.row_bytes;
+        m->type_bytes[m->embd.type] -= m->table_bytes;
     }
     if (rc == B2_OK)
         rc = weights_vector(b, &m->out_norm, "output_norm.weight", m->hp.d, err);
@@ -298,11 +306,13 @@ static enum b2_status check_extra(const struct weights_binder *b, struct b2_err 
     return B2_OK;
 }
 
-enum b2_status weights_bind(struct model *m, const struct log *log, struct b2_err *err)
+enum b2_status weights_bind(struct model *m, const struct log *log, bool no_data,
+                            struct b2_err *err)
 {
     struct weights_binder b = {
         .m = m,
         .log = log,
+        .no_data = no_data,
         .used = arena_calloc(m->arena, (size_t)modelfile_n_tensors(m->mf), 1),
     };
     enum b2_status rc;

@@ -11,8 +11,9 @@
  * B2_ENOTFOUND, B2_EFORMAT (shape, NaN in a norm), B2_EUNSUP (type, or a tensor that
  * means arithmetic which `llama` here has not: biases, scales, further norms),
  * B2_ELAYOUT (the legacy group-128 layout). Other tensors that nobody needs are named
- * in a warning; when log is strict they are B2_EUNSUP. */
-enum b2_status weights_bind(struct model *m, const struct log *log,
+ * in a warning; when log is strict they are B2_EUNSUP. With no_data, matrices are
+ * checked but not made available: their data may be NULL. */
+enum b2_status weights_bind(struct model *m, const struct log *log, bool no_data,
                             struct b2_err *err) NODISCARD;
 
 #endif

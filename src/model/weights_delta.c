@@ -42,6 +42,7 @@ static enum b2_status take_conv(struct weights_binder *b, const float **out,
             copy[i * n + c] = row[i];
     }
     b->m->weights_bytes += (uint64_t)(taps * n) * sizeof *copy;
+    b->m->copy_bytes += (uint64_t)(taps * n) * sizeof *copy;
     *out = copy;
     return B2_OK;
 }

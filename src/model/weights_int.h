@@ -11,6 +11,7 @@ enum { WEIGHTS_NAME_MAX = 64 };
 struct weights_binder {
     struct model *m;
     const struct log *log;
+    bool no_data;
     bool *used; /* [tensors of the file] */
 };
 

@@ -11,5 +11,7 @@ b2_test(test_backend_pad SRC unit/test_backend_pad.c LIBS b2_backend
     LABELS unit threads)
 b2_test(test_backend_attention SRC unit/test_backend_attention.c LIBS b2_backend
     LABELS unit threads)
+b2_test(test_backend_kv SRC unit/test_backend_kv.c LIBS b2_backend m
+    LABELS unit threads)
 target_link_options(test_backend_attention PRIVATE -Wl,--wrap=malloc -Wl,--wrap=calloc
     -Wl,--wrap=realloc -Wl,--wrap=aligned_alloc)

@@ -133,10 +133,40 @@ static void fwht_other_order(float *x, int64_t n, int64_t block)
     }
 }
 
+/* Takes the scale of the first block for all. */
+static void score_first_scale(float *y, int64_t y_step, const struct kv_rows *k,
+                              const struct kv_query *q)
+{
+    struct kv_rows same = *k;
+
+    same.scale_step = 0;
+    kernel_kv_score_q8_c(y, y_step, &same, q);
+}
+
+/* Forgets the last position. */
+static void mix_short(float *out, const float *w, int64_t w_step, int64_t rows,
+                      const struct kv_rows *v)
+{
+    struct kv_rows less = *v;
+
+    less.n = v->n > 0 ? v->n - 1 : 0;
+    kernel_kv_mix_f16_c(out, w, w_step, rows, &less);
+}
+
+/* Lets the code -128 through for a value a little under its block's least. */
+static void put_unclamped(uint8_t *code, uint16_t *scale, int64_t scale_step,
+                          const float *x, int64_t dim)
+{
+    kernel_kv_put_q8_c(code, scale, scale_step, x, dim);
+    for (int64_t i = 0; i < dim; i++)
+        if (code[i] == 0x81)
+            code[i] = 0x80;
+}
+
 static void test_broken_kernels_are_caught(void **state)
 {
     (void)state;
-    for (int i = 0; i < 9; i++) {
+    for (int i = 0; i < 12; i++) {
         struct kcheck t = kt_make(0, true);
         switch (i) {
         case 0:
@@ -162,6 +192,15 @@ static void test_broken_kernels_are_caught(void **state)
             break;
         case 7:
             t.k.exp = exp_one_ulp;
+            break;
+        case 8:
+            t.k.attn.score_q8 = score_first_scale;
+            break;
+        case 9:
+            t.k.attn.mix_f16 = mix_short;
+            break;
+        case 10:
+            t.k.attn.put_q8 = put_unclamped;
             break;
         default:
             t.k.fwht = fwht_other_order;

@@ -8,6 +8,7 @@ b2_test(test_progress SRC unit/test_progress.c LIBS b2_base)
 b2_test(test_opt SRC unit/test_opt.c LIBS b2_base)
 b2_test(test_cpu SRC unit/test_cpu.c LIBS b2_base)
 b2_test(test_cgroup SRC unit/test_cgroup.c LIBS b2_base)
+b2_test(test_memory SRC unit/test_memory.c LIBS b2_base)
 b2_test(test_pool SRC unit/test_pool.c LIBS b2_base LABELS unit threads)
 b2_test(test_file SRC unit/test_file.c LIBS b2_base)
 if(NOT APPLE) # its linker cannot wrap

@@ -45,7 +45,17 @@ static void test_errors(void **state)
     assert_non_null(strstr(err.msg, "z80"));
     assert_int_equal(b2_session_new(&s, m, &threads, &err), B2_EARG);
     assert_int_equal(b2_session_new(&s, m, &tight, &err), B2_ENOMEM);
+    /* Heads of 8 values do not fit blocks of 32; a window is limited by training. */
+    const struct b2_session_params q8 = {.ctx = 64, .cache = B2_CACHE_Q8_0},
+                                   wide = {.ctx = 64, .window = 1000};
+    assert_int_equal(b2_session_new(&s, m, &q8, &err), B2_EUNSUP);
+    assert_int_equal(b2_session_new(&s, m, &wide, &err), B2_EARG);
     assert_null(s);
+    const struct b2_session_params past = {
+        .ctx = 5000, .batch = 32, .window = 64, .cache = B2_CACHE_F16, .sinks = -1};
+    assert_int_equal(b2_session_new(&s, m, &past, &err), B2_OK);
+    assert_int_equal(b2_session_ctx(s), 5000);
+    b2_session_free(s);
     b2_session_free(NULL);
     b2_model_close(m);
     b2_model_close(NULL);

@@ -25,14 +25,16 @@ static void test_limits(void **state)
 static void test_bytes(void **state)
 {
     struct fixture f = fixture_open((struct variant){false, 2}, false, 8, 512);
+    const struct attn_limits limits = {6, 64, 1000}, none = {6, 64, 0};
     uint64_t act = backend_act_bytes(f.be, 8, 512);
-    uint64_t scratch = backend_reserve_bytes(f.be, 8, 6, 1000);
+    uint64_t scratch = backend_reserve_bytes(f.be, &limits);
 
     (void)state;
     /* F32 twice; twice codes in two orders, factors, and sums and more by groups. */
     assert_in_range(act, 8 * 512 * (2 * 4 + 2 * 3), 8 * 512 * 16);
-    assert_in_range(scratch, 2 * 8 * 1000 * 4, 2 * 8 * 1000 * 4 + (1 << 20));
-    assert_int_equal(backend_reserve(f.be, 8, 6, 0, NULL), B2_EARG);
+    /* one token's parts: a segment for each 256 positions */
+    assert_in_range(scratch, 4 * 6 * 64 * 4, 1 << 20);
+    assert_int_equal(backend_reserve(f.be, &none, NULL), B2_EARG);
     assert_false(backend_is_exact(f.be));
     assert_string_equal(backend_kernel_name(f.be), "scalar");
     fixture_close(&f);
@@ -50,10 +52,12 @@ static void test_reserve_grows(void **state)
     (void)state;
     assert_non_null(cache);
     for (int64_t ctx = 1; ctx <= CTX; ctx += 13) {
-        struct kv_layer kv = {cache, cache + CTX * HD, CTX};
-        struct attn_args args = {1, 1, HD, 0, 0, 0.25f, 0};
-        assert_int_equal(backend_reserve(f.be, ctx, 1, ctx, NULL), B2_OK);
-        assert_int_equal(backend_reserve(f.be, 1, 1, 1, NULL), B2_OK); /* keeps */
+        struct kv_layer kv = {.type = DT_F16, .cap = CTX};
+        struct attn_args args = {1, 1, HD, .scale = 0.25f};
+        const struct attn_limits limits = {1, HD, ctx}, less = {1, HD, 1};
+        backend_kv_place(&kv, cache, 1, HD);
+        assert_int_equal(backend_reserve(f.be, &limits, NULL), B2_OK);
+        assert_int_equal(backend_reserve(f.be, &less, NULL), B2_OK); /* keeps */
         backend_kv_store(f.be, &kv, q, q, ctx, 1, HD, 0);
         backend_attention(f.be, out, q, &kv, ctx, &args);
         for (int64_t i = 0; i < HD; i++) /* the first token sees itself alone */

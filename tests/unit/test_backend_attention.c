@@ -22,10 +22,10 @@ static struct problem make_problem(struct rng *r, int64_t hd, int64_t window,
                         .k = random_floats(r, CAP * K * hd),
                         .v = random_floats(r, CAP * K * hd)};
 
-    p.kv.cap = CAP;
-    p.kv.k = mem_calloc((size_t)(K * CAP * hd), sizeof *p.kv.k);
-    p.kv.v = mem_calloc((size_t)(K * CAP * hd), sizeof *p.kv.v);
-    assert_true(p.kv.k && p.kv.v);
+    p.kv = (struct kv_layer){.type = DT_F16, .cap = CAP};
+    void *mem = mem_calloc((size_t)backend_kv_bytes(DT_F16, K, hd, CAP), 1);
+    assert_non_null(mem);
+    backend_kv_place(&p.kv, mem, K, hd);
     p.args = (struct attn_args){.n_heads = H,
                                 .n_kv_heads = K,
                                 .head_dim = hd,
@@ -40,8 +40,7 @@ static void free_problem(struct problem *p)
     mem_free(p->q);
     mem_free(p->k);
     mem_free(p->v);
-    mem_free(p->kv.k);
-    mem_free(p->kv.v);
+    mem_free(p->kv.k); /* the start of the cache */
 }
 
 /* out of position pos, head h, in double from the rounded cache values. */
@@ -98,7 +97,8 @@ static void check_attention(struct rng *r, int64_t hd, int64_t window, float sof
     for (size_t v = 0; v < countof(variants); v++) {
         for (size_t s = 0; s < countof(steps); s++) {
             struct fixture f = fixture_open(variants[v], false, 1, 16);
-            assert_int_equal(backend_reserve(f.be, steps[s], H, CAP, NULL), B2_OK);
+            assert_int_equal(
+                backend_reserve(f.be, &(struct attn_limits){H, hd, CAP}, NULL), B2_OK);
             run_pieces(&f, &p, v + s ? out : want, n, steps[s]);
             if (v + s && memcmp(out, want, bytes) != 0)
                 fail_msg("bits: head_dim %lld, steps of %lld, avx2 %d, %d threads",
@@ -148,7 +148,7 @@ static void test_rope(void **state)
     for (int i = 0; i < ROT / 2; i++)
         freq[i] = powf(10000.0f, -2.0f * (float)i / ROT);
     for (int kind = ROPE_NORM; kind <= ROPE_NEOX; kind++) {
-        struct rope_args args = {(enum rope_kind)kind, HD, ROT, freq, 1.5f};
+        struct rope_args args = {(enum rope_kind)kind, HD, ROT, freq, 1.5f, 0};
         for (size_t v = 0; v < countof(variants); v++) {
             struct fixture f = fixture_open(variants[v], false, 1, 16);
             memcpy(y, x, sizeof(float) * T * H * HD);
@@ -278,12 +278,13 @@ static void test_nothing_allocates(void **state)
     struct rotation rot = {.width = COLS, .block = 128};
     struct weight w = random_weight(&r, DT_PTQ1_0, ROWS, COLS);
     float *y = random_floats(&r, (int64_t)CAP * H * HD), freq[HD / 2] = {0};
-    struct rope_args rope = {ROPE_NORM, HD, HD, freq, 1.0f};
+    struct rope_args rope = {ROPE_NORM, HD, HD, freq, 1.0f, 0};
     const int32_t id = 5;
 
     (void)state;
     w.rot = &rot;
-    assert_int_equal(backend_reserve(f.be, MAX_T, H, CAP, NULL), B2_OK);
+    assert_int_equal(backend_reserve(f.be, &(struct attn_limits){H, HD, CAP}, NULL),
+                     B2_OK);
     n_allocations = 0;
     mem_free(mem_calloc(1, 1)); /* the counter counts */
     assert_int_equal(n_allocations, 1);

@@ -20,7 +20,11 @@ static void test_arithmetic(void **state)
     (void)state;
     assert_int_equal(model_open(&m, B2_STORIES, NULL, NULL), B2_OK);
     assert_int_equal(rig_open(&r, m, 1, false, NULL, NULL), B2_OK);
-    assert_int_equal(plan_make(&a, m, r.be, 100, 10, NULL), B2_OK);
+    assert_int_equal(
+        plan_make(&a, m, r.be,
+                  &(struct cache_params){.type = DT_F16, .ctx = 100, .batch = 10},
+                  NULL),
+        B2_OK);
     /* 2 (k, v) * 5 layers * 4 heads * 8 * 100 positions * 2 bytes */
     assert_int_equal(a.kv_bytes, 64000);
     /* F32: table 512*64; per layer q, o 64*64, k, v 64*32, ffn 3*64*172, norms 2*64; the
@@ -30,12 +34,26 @@ static void test_arithmetic(void **state)
                      4 * (512 * 64 + 5 * layer + 2 * (5 * 2 * 64 + 64)));
     assert_int_equal(a.state_bytes, 0);
     assert_int_equal(a.total_bytes, a.weights_bytes + a.kv_bytes + a.scratch_bytes);
-    assert_int_equal(plan_make(&b, m, r.be, 200, 10, NULL), B2_OK);
+    assert_int_equal(
+        plan_make(&b, m, r.be,
+                  &(struct cache_params){.type = DT_F16, .ctx = 200, .batch = 10},
+                  NULL),
+        B2_OK);
     assert_int_equal(b.kv_bytes, 128000);
-    assert_int_equal(plan_make(&b, m, r.be, 100, 20, NULL), B2_OK);
+    assert_int_equal(
+        plan_make(&b, m, r.be,
+                  &(struct cache_params){.type = DT_F16, .ctx = 100, .batch = 20},
+                  NULL),
+        B2_OK);
     assert_true(b.scratch_bytes > a.scratch_bytes);
-    assert_int_equal(plan_make(&b, m, r.be, 10, 20, &err), B2_EARG);
-    assert_int_equal(plan_make(&b, m, r.be, 0, 1, &err), B2_EARG);
+    assert_int_equal(
+        plan_make(&b, m, r.be,
+                  &(struct cache_params){.type = DT_F16, .ctx = 10, .batch = 20}, &err),
+        B2_EARG);
+    assert_int_equal(
+        plan_make(&b, m, r.be,
+                  &(struct cache_params){.type = DT_F16, .ctx = 0, .batch = 1}, &err),
+        B2_EARG);
     rig_close(&r);
     model_close(m);
 }
@@ -53,7 +71,11 @@ static void test_limit(void **state)
     assert_int_equal(rig_open(&r, m, 1, false, NULL, NULL), B2_OK);
     assert_int_equal(rig_open(&none, m, 1, false, &sp, &err), B2_ENOMEM);
     assert_non_null(strstr(err.msg, "over the limit of 100000"));
-    assert_int_equal(plan_make(&plan, m, r.be, 100, 10, NULL), B2_OK);
+    assert_int_equal(
+        plan_make(&plan, m, r.be,
+                  &(struct cache_params){.type = DT_F16, .ctx = 100, .batch = 10},
+                  NULL),
+        B2_OK);
     sp.mem_limit = plan.total_bytes; /* exactly enough */
     assert_int_equal(rig_open(&none, m, 1, false, &sp, &err), B2_OK);
     rig_close(&none);
@@ -75,7 +97,7 @@ static void test_reality(void **state)
     assert_int_equal(model_open(&m, B2_STORIES, NULL, NULL), B2_OK);
     uint64_t before = file_peak_rss();
     assert_int_equal(rig_open(&r, m, 1, false, &sp, NULL), B2_OK);
-    assert_int_equal(plan_make(&plan, m, r.be, 512, 512, NULL), B2_OK);
+    assert_int_equal(plan_make(&plan, m, r.be, session_cache(r.s), NULL), B2_OK);
     for (int i = 0; i < 512; i++)
         ids[i] = 3 + i % 500;
     assert_int_equal(session_sync(r.s, ids, 512, NULL, NULL), B2_OK);

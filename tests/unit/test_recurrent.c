@@ -8,6 +8,7 @@
 #include "base/rng.h"
 #include "model/plan.h"
 #include "model/recurrent.h"
+#include "model/settle.h"
 #include "unit/unit.h"
 #include "unit/variant.h"
 
@@ -172,6 +173,37 @@ static void test_random_roads(void **state)
     }
 }
 
+/* Attention layers that slide a window keep rings, which forget: both kinds of memory must
+ * agree on where to go on. */
+static void test_window(void **state)
+{
+    const struct session_params sp = {
+        .ctx = N, .batch = 16, .checkpoints = 3, .window = 24, .sinks = 2};
+    struct rng rng = rng_make(6);
+    static float want[V];
+    int32_t text[N];
+    struct rig r, once;
+
+    (void)state;
+    assert_int_equal(rig_open(&r, model, 2, false, &sp, NULL), B2_OK);
+    assert_true(r.s != NULL);
+    for (int turn = 0; turn < 24; turn++) {
+        int64_t common = (int64_t)rng_below(&rng, 250);
+        int64_t n = common + 1 + (int64_t)rng_below(&rng, 40);
+        for (int64_t i = 0; i < n; i++)
+            text[i] = i < common ? ids[i] : other[(i + turn) % N];
+        if (turn % 3 == 0)
+            session_rewind(r.s, (int64_t)rng_below(&rng, N));
+        assert_int_equal(session_sync(r.s, text, n, NULL, NULL), B2_OK);
+        assert_int_equal(rig_open(&once, model, 1, false, &sp, NULL), B2_OK);
+        assert_int_equal(session_sync(once.s, text, n, NULL, NULL), B2_OK);
+        memcpy(want, session_logits(once.s), sizeof want);
+        rig_close(&once);
+        check(r.s, want, "rings and states");
+    }
+    rig_close(&r);
+}
+
 static void test_cancel(void **state)
 {
     static float want[V];
@@ -278,7 +310,7 @@ static void test_plan(void **state)
 {
     /* 3 layers: 3 rows of 2 * 2 * 16 + 4 * 16 channels, 4 heads of 16 x 16. */
     const uint64_t one = 4 * 3 * (3 * 128 + 4 * 16 * 16);
-    struct session_params sp = {.ctx = 100, .batch = 10};
+    struct session_params sp = {.ctx = 100, .batch = 10, .cache = DT_F16};
     struct rig r, small;
     struct plan plan;
     struct b2_err err = {0};
@@ -290,12 +322,15 @@ static void test_plan(void **state)
     assert_int_equal(recurrent_default_saved(&model->hp, 32 * 5 * one), 5);
     assert_int_equal(recurrent_default_saved(&model->hp, UINT64_C(1) << 40), 8);
     open_rig(&r, 1, 10, 0);
-    assert_int_equal(plan_make(&plan, model, r.be, 100, 10, NULL), B2_OK);
-    assert_int_equal(plan.state_bytes,
-                     one * (uint64_t)(1 + recurrent_default_saved(
-                                              &model->hp, model->weights_bytes)));
+    const int saved = recurrent_default_saved(&model->hp, model->weights_bytes);
+    const struct cache_params cp = {
+        .type = DT_F16, .ctx = 100, .batch = 10, .saved = saved};
+    assert_int_equal(session_cache(r.s)->saved, saved);
+    assert_int_equal(plan_make(&plan, model, r.be, &cp, NULL), B2_OK);
+    assert_int_equal(plan.state_bytes, one * (uint64_t)(1 + saved));
     /* One layer of four is attention: k and v of 2 heads of 32 in F16. */
     assert_int_equal(plan.kv_bytes, 100 * 2 * 2 * 32 * 2);
+    assert_int_equal(plan.n_kind_layers[CACHE_NONE], 3);
 
     /* Checkpoints give way to a limit; the state itself does not. */
     uint64_t rest = plan.total_bytes - plan.state_bytes;
@@ -314,6 +349,7 @@ int main(void)
         cmocka_unit_test(test_roads),
         cmocka_unit_test(test_none),
         cmocka_unit_test(test_random_roads),
+        cmocka_unit_test(test_window),
         cmocka_unit_test(test_cancel),
         cmocka_unit_test(test_marks),
         cmocka_unit_test(test_spaced),

@@ -41,7 +41,7 @@ void backend_free(struct backend *be)
 {
     if (!be)
         return;
-    mem_free(be->scores);
+    mem_free(be->parts);
     mem_free(be->scratch);
     mem_free(be);
 }
@@ -174,8 +174,9 @@ static void rope_part(void *ctx, int64_t begin, int64_t end, int thread)
     float *c = cpu_scratch(j->be, thread), *s = c + n_pairs;
 
     for (int64_t t = begin; t < end; t++) {
+        int64_t pos = a->max_pos ? min_i64(j->pos0 + t, a->max_pos) : j->pos0 + t;
         for (int64_t i = 0; i < n_pairs; i++) {
-            kernel_sincos(&s[i], &c[i], (double)(j->pos0 + t) * (double)a->freq[i]);
+            kernel_sincos(&s[i], &c[i], (double)pos * (double)a->freq[i]);
             s[i] *= a->mscale;
             c[i] *= a->mscale;
         }
@@ -195,20 +196,6 @@ void backend_rope(struct backend *be, float *x, int64_t n_tokens, int64_t n_head
     struct rope_job j = {be, x, n_heads, pos0, args};
 
     cpu_run(be, rope_part, &j, n_tokens, TOKENS_CHUNK);
-}
-
-void backend_kv_store(struct backend *be, struct kv_layer *kv, const float *k,
-                      const float *v, int64_t n_tokens, int64_t n_kv_heads,
-                      int64_t head_dim, int64_t pos0)
-{
-    for (int64_t t = 0; t < n_tokens; t++) {
-        for (int64_t h = 0; h < n_kv_heads; h++) {
-            int64_t to = (h * kv->cap + pos0 + t) * head_dim;
-            int64_t from = (t * n_kv_heads + h) * head_dim;
-            be->k.f16_from_f32(kv->k + to, k + from, head_dim);
-            be->k.f16_from_f32(kv->v + to, v + from, head_dim);
-        }
-    }
 }
 
 /* Element by element; what is not used stays NULL. */

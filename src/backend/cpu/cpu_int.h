@@ -13,7 +13,6 @@
 enum {
     CPU_SCRATCH = 256 * 1024,        /* bytes per thread */
     CPU_MAX_WIDTH = CPU_SCRATCH / 4, /* one F32 row must fit */
-    CPU_ATTN_TOKENS = 16,            /* query rows of one attention item */
     CPU_ALIGN = 64,
 };
 
@@ -24,8 +23,8 @@ struct backend {
     bool exact;
     int n_threads;
     uint8_t *scratch; /* [n_threads][CPU_SCRATCH] */
-    float *scores;    /* [n_threads][scores_tokens][scores_ctx]: backend_reserve */
-    int64_t scores_tokens, scores_ctx;
+    float *parts;     /* attention of single pieces of the context: backend_reserve */
+    uint64_t n_parts; /* floats */
 };
 
 /* An activation as one kind of weight reads it. */

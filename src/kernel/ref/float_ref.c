@@ -101,7 +101,7 @@ void kernel_softcap_c(float *p, int64_t n, float cap)
     }
 }
 
-float kernel_softmax_c(float *p, int64_t n, float scale)
+float kernel_softmax_c(float *p, int64_t n, float scale, float *max_out)
 {
     float lane[SUM_LANES] = {0}, max = -INFINITY;
 
@@ -109,6 +109,7 @@ float kernel_softmax_c(float *p, int64_t n, float scale)
         p[i] *= scale;
         max = p[i] > max ? p[i] : max;
     }
+    *max_out = max + 0.0f; /* one zero for both signs */
     for (int64_t i = 0; i < n; i++) {
         p[i] = exp_one(p[i] - max);
         lane[i % SUM_LANES] += p[i];

@@ -224,9 +224,10 @@ static float scale_and_max(float *p, int64_t n, float scale)
     return _mm_cvtss_f32(_mm_max_ss(m, _mm_shuffle_ps(m, m, 1)));
 }
 
-float kernel_softmax_avx2(float *p, int64_t n, float scale)
+float kernel_softmax_avx2(float *p, int64_t n, float scale, float *max_out)
 {
-    __m256 max = _mm256_set1_ps(scale_and_max(p, n, scale));
+    float most = scale_and_max(p, n, scale) + 0.0f; /* one zero for both signs */
+    __m256 max = _mm256_set1_ps(most);
     __m256 sum[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
 
     for (int64_t i = 0; i < n; i += 8) {
@@ -237,6 +238,7 @@ float kernel_softmax_avx2(float *p, int64_t n, float scale)
         _mm256_maskstore_ps(p + i, mask, e);
         sum[i / 8 & 1] = _mm256_add_ps(sum[i / 8 & 1], e);
     }
+    *max_out = most;
     return fold8(_mm256_add_ps(sum[0], sum[1]));
 }
 
