@@ -27,13 +27,13 @@ enum b2_status gguf_out_open(struct gguf_out **out, const char *path, bool force
     struct gguf_out *o = mem_calloc(1, sizeof *o);
 
     if (!o)
-        return err_set(err, B2_ENOMEM, "%s: out of memory", path);
+        return err_set(err, B2_ENOMEM, "%s: out of memory", path ? path : "GGUF");
     o->meta = meta;
     o->version = GGUF_VERSION;
     enum b2_status rc = gguf_alignment(meta, &o->align, err);
     if (rc)
-        err_wrap(err, "%s", path);
-    else
+        err_wrap(err, "%s", path ? path : "GGUF");
+    else if (path)
         rc = file_out_open(&o->file, path, force, err);
     if (rc) {
         gguf_out_abort(o);
