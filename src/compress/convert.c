@@ -64,9 +64,11 @@ static bool is_plain_float(enum dtype t)
 }
 
 /* What a GGUF can hold of a type when nothing else is asked: two types have no id there
- * (a half holds every 8-bit float), one has an id that stands for another layout. */
-static enum dtype storable(enum dtype t)
+ * (a half holds every 8-bit float), two have ids that stand for several layouts. */
+static enum dtype storable(enum dtype t, int64_t width)
 {
+    if (t == DT_I2_S)
+        return width % dtype_info(DT_TQ2_0)->block ? DT_Q2_0 : DT_TQ2_0;
     if (t == DT_Q2_0_G128)
         return DT_PQ2_0;
     if (t == DT_F8_E4M3 || t == DT_F8_E5M2)
@@ -86,7 +88,7 @@ static bool has_ternary(const struct modelfile *mf)
 /* The type of tensor t in a GGUF. */
 static enum dtype gguf_type(const struct convert *c, const struct tensor *t)
 {
-    enum dtype type = storable(t->type), to = c->target.type;
+    enum dtype type = storable(t->type, tensor_width(t)), to = c->target.type;
     bool matrix = t->rank >= 2, weight = dtype_info(type)->flags & DTF_WEIGHT;
     bool ternary = dtype_info(t->type)->flags & DTF_TERNARY;
     bool from_gguf = modelfile_kind(c->mf) == MF_GGUF;
@@ -134,7 +136,8 @@ static enum b2_status plan_folder(struct convert *c, struct convert_item *it,
     it->skip = strcmp(t->name, "rope_freqs.weight") == 0; /* config.json says it */
     if (it->skip)
         return B2_OK;
-    if (!(flags & (DTF_WEIGHT | DTF_TERNARY)) && storable(t->type) != DT_F16)
+    if (!(flags & (DTF_WEIGHT | DTF_TERNARY)) &&
+        storable(t->type, tensor_width(t)) != DT_F16)
         return err_set(err, B2_EUNSUP, "tensor %s: type %s is not a weight's", t->name,
                        dtype_info(t->type)->name);
     if (!hf_write_name(it->name, &it->heads, modelfile_meta(c->mf), t->name))
@@ -258,8 +261,14 @@ static enum b2_status put_rows(struct convert *c, const struct convert_item *it,
 
     if (!scratch)
         return err_set(err, B2_ENOMEM, "out of memory");
-    const struct convert_rows_shape shape = {t->type, it->type, t->ne[0],
-                                             tensor_width(t) + it->pad, it->unfold};
+    const struct convert_rows_shape shape = {
+        .from = t->type,
+        .to = it->type,
+        .n_src = t->ne[0],
+        .n_dst = tensor_width(t) + it->pad,
+        .scale = tensor_scale(t),
+        .unfold = it->unfold,
+    };
     rc = convert_rows_new(&conv, &shape, scratch, err);
     size_t size = rc ? 0 : (size_t)convert_rows_dst_bytes(conv);
     uint8_t *dst = arena_calloc(scratch, size, 1);

@@ -14,6 +14,7 @@ struct convert_rows {
     enum dtype from, to;
     int64_t n_src, n; /* values of a row of the source, and of them in the output */
     uint64_t src_bytes, dst_bytes;
+    float scale; /* of all values of the source */
     const struct rotation *unfold;
     bool carry;                 /* ternary to ternary with groups that nest */
     float *x, *y;               /* [n_src], [n] values before and after */
@@ -33,15 +34,19 @@ enum b2_status convert_rows_new(struct convert_rows **out,
 
     if (!c)
         return err_set(err, B2_ENOMEM, "out of memory");
-    *c = (struct convert_rows){
-        .from = from, .to = to, .n_src = n_src, .n = n, .unfold = shape->unfold};
+    *c = (struct convert_rows){.from = from,
+                               .to = to,
+                               .n_src = n_src,
+                               .n = n,
+                               .scale = f->flags & DTF_APART ? shape->scale : 1.0f,
+                               .unfold = shape->unfold};
     rc = dtype_row_bytes(&c->src_bytes, from, (uint64_t)n_src, err);
     if (!rc)
         rc = dtype_row_bytes(&c->dst_bytes, to, (uint64_t)n, err);
     if (rc)
         return rc;
-    c->carry =
-        f->flags & t->flags & DTF_TERNARY && f->block % t->block == 0 && !shape->unfold;
+    c->carry = f->flags & t->flags & DTF_TERNARY && f->block % t->block == 0 &&
+               !(f->flags & DTF_APART) && !shape->unfold;
     c->x = arena_calloc(a, (size_t)n_src, sizeof *c->x);
     c->y = arena_calloc(a, (size_t)n, sizeof *c->y);
     if (!c->x || !c->y)
@@ -154,6 +159,8 @@ enum b2_status convert_rows_row(struct convert_rows *c, uint8_t *dst,
         return B2_OK;
     }
     quant_decode_row(c->from, c->x, src, c->n_src);
+    for (int64_t i = 0; c->scale != 1.0f && i < c->n_src; i++)
+        c->x[i] *= c->scale;
     if (c->unfold)
         unfold_row(c->unfold, c->x, c->y);
     rc = check_values(c, err);

@@ -23,6 +23,7 @@ struct convert_rows; /* how the rows of one tensor change, with its scratch */
 struct convert_rows_shape {
     enum dtype from, to;  /* to: DTF_WRITE, or the same type */
     int64_t n_src, n_dst; /* values of a row; n_dst is less when padding is dropped */
+    float scale;          /* of the source, tensor_scale() */
     /* May be NULL; borrowed. Its block-Hadamard rotation of the first `width` values is
      * taken off on the way, W = (W' H) diag(s). */
     const struct rotation *unfold;

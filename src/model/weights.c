@@ -91,6 +91,7 @@ enum b2_status weights_matrix(struct weights_binder *b, struct weight *w,
         .pad = t->pad,
         .data = t->data,
         .row_bytes = row_bytes,
+        .scale = tensor_scale(t),
         .rot = b->m->rots.forward[modelfile_find(b->m->mf, name)],
     };
     return B2_OK;

@@ -13,6 +13,8 @@ b2_e2e(cli_outputs TIMEOUT 60 COMMAND Python3::Interpreter
     ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_outputs.py $<TARGET_FILE:bonsai2_cli> ${B2_STORIES})
 b2_e2e(cli_synth TIMEOUT 120 COMMAND Python3::Interpreter
     ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_synth.py $<TARGET_FILE:bonsai2_cli>)
+b2_e2e(e2e_i2_s TIMEOUT 60 COMMAND Python3::Interpreter
+    ${CMAKE_CURRENT_SOURCE_DIR}/e2e/test_i2_s.py $<TARGET_FILE:bonsai2_cli>)
 b2_e2e(e2e_real TIMEOUT 240 COMMAND Python3::Interpreter
     ${CMAKE_CURRENT_SOURCE_DIR}/e2e/test_real.py $<TARGET_FILE:bonsai2_cli>)
 b2_e2e(e2e_install TIMEOUT 120 COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/e2e/test_install.sh
