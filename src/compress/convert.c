@@ -131,6 +131,7 @@ static enum b2_status plan_folder(struct convert *c, struct convert_item *it,
                                   const struct tensor *t, struct b2_err *err)
 {
     unsigned flags = dtype_info(t->type)->flags;
+    struct hf_write_place place;
 
     it->type = c->target.type;
     it->skip = strcmp(t->name, "rope_freqs.weight") == 0; /* config.json says it */
@@ -140,11 +141,14 @@ static enum b2_status plan_folder(struct convert *c, struct convert_item *it,
         storable(t->type, tensor_width(t)) != DT_F16)
         return err_set(err, B2_EUNSUP, "tensor %s: type %s is not a weight's", t->name,
                        dtype_info(t->type)->name);
-    if (!hf_write_name(it->name, &it->heads, modelfile_meta(c->mf), t->name))
+    if (!hf_write_name(&place, modelfile_meta(c->mf), t->name))
         return err_set(err, B2_EUNSUP,
-                       "tensor %s has no place in a LlamaForCausalLM folder; export to "
-                       "a GGUF format instead",
-                       t->name);
+                       "tensor %s has no place in a %s folder; export to a GGUF "
+                       "format instead",
+                       t->name, hf_write_class(modelfile_meta(c->mf)));
+    (void)snprintf(it->name, sizeof it->name, "%s", place.name);
+    it->heads = place.heads;
+    it->minus_one = place.minus_one;
     if (it->heads > 0 && tensor_rows(t) % (2 * it->heads) != 0)
         return err_set(err, B2_EFORMAT,
                        "tensor %s: %" PRId64 " rows are not pairs in %" PRId64 " heads",
@@ -267,6 +271,7 @@ static enum b2_status put_rows(struct convert *c, const struct convert_item *it,
         .n_src = t->ne[0],
         .n_dst = tensor_width(t) + it->pad,
         .scale = tensor_scale(t),
+        .add = it->minus_one ? -1.0f : 0.0f,
         .unfold = it->unfold,
     };
     rc = convert_rows_new(&conv, &shape, scratch, err);

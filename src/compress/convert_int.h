@@ -24,6 +24,7 @@ struct convert_item { /* one tensor */
     enum dtype type;
     char name[HF_WRITE_NAME_MAX];
     bool skip;
+    bool minus_one;                /* the folder stores the difference to 1 */
     int64_t pad;                   /* of each row in the output */
     int64_t heads;                 /* rows go from pairs to halves; 0: they stay */
     const struct rotation *unfold; /* NULL: nothing to take off */

@@ -14,7 +14,7 @@ struct convert_rows {
     enum dtype from, to;
     int64_t n_src, n; /* values of a row of the source, and of them in the output */
     uint64_t src_bytes, dst_bytes;
-    float scale; /* of all values of the source */
+    float scale, add; /* of all values of the source */
     const struct rotation *unfold;
     bool carry;                 /* ternary to ternary with groups that nest */
     float *x, *y;               /* [n_src], [n] values before and after */
@@ -39,6 +39,7 @@ enum b2_status convert_rows_new(struct convert_rows **out,
                                .n_src = n_src,
                                .n = n,
                                .scale = f->flags & DTF_APART ? shape->scale : 1.0f,
+                               .add = shape->add,
                                .unfold = shape->unfold};
     rc = dtype_row_bytes(&c->src_bytes, from, (uint64_t)n_src, err);
     if (!rc)
@@ -143,7 +144,7 @@ enum b2_status convert_rows_row(struct convert_rows *c, uint8_t *dst,
     const char *what;
     enum b2_status rc;
 
-    if (c->from == c->to && c->n_src == c->n && !c->unfold) {
+    if (c->from == c->to && c->n_src == c->n && !c->unfold && c->add == 0.0f) {
         memcpy(dst, src, (size_t)c->src_bytes);
         e->n_values += (double)c->n;
         return B2_OK;
@@ -161,6 +162,8 @@ enum b2_status convert_rows_row(struct convert_rows *c, uint8_t *dst,
     quant_decode_row(c->from, c->x, src, c->n_src);
     for (int64_t i = 0; c->scale != 1.0f && i < c->n_src; i++)
         c->x[i] *= c->scale;
+    for (int64_t i = 0; c->add != 0.0f && i < c->n_src; i++)
+        c->x[i] += c->add;
     if (c->unfold)
         unfold_row(c->unfold, c->x, c->y);
     rc = check_values(c, err);

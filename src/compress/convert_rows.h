@@ -24,6 +24,7 @@ struct convert_rows_shape {
     enum dtype from, to;  /* to: DTF_WRITE, or the same type */
     int64_t n_src, n_dst; /* values of a row; n_dst is less when padding is dropped */
     float scale;          /* of the source, tensor_scale() */
+    float add;            /* to each value, in F32; the error counts from the sum */
     /* May be NULL; borrowed. Its block-Hadamard rotation of the first `width` values is
      * taken off on the way, W = (W' H) diag(s). */
     const struct rotation *unfold;

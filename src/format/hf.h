@@ -42,6 +42,7 @@ enum hf_window {
 /* An architecture. */
 struct hf_arch {
     const char *hf, *gguf;           /* "LlamaForCausalLM", "llama" */
+    const char *model_type;          /* "llama" in config.json */
     const struct hf_tensor *tensors; /* ends with hf == NULL */
     const char *activation;          /* the only hidden_act */
     enum hf_window window;
@@ -49,6 +50,7 @@ struct hf_arch {
     uint32_t default_window, default_head_dim; /* 0: none, width per head */
     double default_theta;
     bool default_tied;
+    bool attention_bias; /* config.json says whether q, k, v and o have biases */
     /* Settings that change the arithmetic and are translated for this architecture
      * though most refuse them; ends with NULL. */
     const char *const *own;
@@ -58,6 +60,8 @@ struct hf_arch {
 
 /* By name in config.json's "architectures"; NULL if unknown. */
 const struct hf_arch *hf_arch_find(const char *hf_name);
+/* By general.architecture: the first row of that name; NULL if unknown. */
+const struct hf_arch *hf_arch_of_gguf(const char *name);
 const char *hf_arch_list(void); /* "LlamaForCausalLM, …" for messages */
 
 enum { HF_ROPE_FACTORS_MAX = 512 };

@@ -153,12 +153,15 @@ static const char *const gemma3_own[] = {
 /* Defaults are those of transformers' configuration classes. */
 static const struct hf_arch archs[] = {
     {.hf = "LlamaForCausalLM",
+     .model_type = "llama",
+     .attention_bias = true,
      .gguf = "llama",
      .tensors = llama_tensors,
      .activation = "silu",
      .default_theta = 1e4,
      .own = none},
     {.hf = "MistralForCausalLM",
+     .model_type = "mistral",
      .gguf = "llama",
      .tensors = llama_tensors,
      .activation = "silu",
@@ -166,6 +169,7 @@ static const struct hf_arch archs[] = {
      .default_theta = 1e4,
      .own = none},
     {.hf = "Qwen2ForCausalLM",
+     .model_type = "qwen2",
      .gguf = "qwen2",
      .tensors = qwen2_tensors,
      .activation = "silu",
@@ -173,6 +177,8 @@ static const struct hf_arch archs[] = {
      .default_theta = 1e4,
      .own = none},
     {.hf = "Qwen3ForCausalLM",
+     .model_type = "qwen3",
+     .attention_bias = true,
      .gguf = "qwen3",
      .tensors = qwen3_tensors,
      .activation = "silu",
@@ -200,6 +206,8 @@ static const struct hf_arch archs[] = {
      .nested = true,
      .delta = true},
     {.hf = "Gemma3ForCausalLM",
+     .model_type = "gemma3_text",
+     .attention_bias = true,
      .gguf = "gemma3",
      .tensors = gemma3_tensors,
      .activation = "gelu_pytorch_tanh",
@@ -210,6 +218,8 @@ static const struct hf_arch archs[] = {
      .default_tied = true,
      .own = gemma3_own},
     {.hf = "BitNetForCausalLM",
+     .model_type = "bitnet",
+     .attention_bias = true,
      .gguf = "bitnet-b1.58",
      .tensors = bitnet_tensors,
      .activation = "relu2",
@@ -222,6 +232,15 @@ const struct hf_arch *hf_arch_find(const char *hf_name)
 {
     for (size_t i = 0; i < countof(archs); i++) {
         if (strcmp(archs[i].hf, hf_name) == 0)
+            return &archs[i];
+    }
+    return NULL;
+}
+
+const struct hf_arch *hf_arch_of_gguf(const char *name)
+{
+    for (size_t i = 0; i < countof(archs); i++) {
+        if (strcmp(archs[i].gguf, name) == 0)
             return &archs[i];
     }
     return NULL;

@@ -1,8 +1,8 @@
 /*
  * hf_write.h - the files of a Hugging Face folder beside the weights, from GGUF keys.
  *
- * config.json (LlamaForCausalLM), generation_config.json, tokenizer.json and
- * tokenizer_config.json, as `transformers` and format/hf.h read them.
+ * config.json, generation_config.json, tokenizer.json and tokenizer_config.json of any
+ * architecture in hf_arch.c, as `transformers` and format/hf.h read them.
  */
 #ifndef FORMAT_HF_WRITE_H
 #define FORMAT_HF_WRITE_H
@@ -26,10 +26,20 @@ struct hf_write_model {
 /* B2_EUNSUP: an architecture that has no folder form here (named). */
 enum b2_status hf_write_check(const struct meta *m, struct b2_err *err) NODISCARD;
 
-/* The folder's name of a GGUF tensor. *heads gets the number of heads whose rows must
- * go from interleaved pairs to two halves, 0: none. False: no such tensor there. */
-bool hf_write_name(char out[HF_WRITE_NAME_MAX], int64_t *heads, const struct meta *m,
+/* Where a GGUF tensor goes, and what is done to it. */
+struct hf_write_place {
+    char name[HF_WRITE_NAME_MAX];
+    int64_t
+        heads; /* heads whose rows go from interleaved pairs to two halves; 0: none */
+    bool minus_one; /* the folder stores the difference to 1 */
+};
+
+/* False: the architecture's folders have no such tensor. */
+bool hf_write_name(struct hf_write_place *out, const struct meta *m,
                    const char *gguf_name);
+
+/* "LlamaForCausalLM", for messages. */
+const char *hf_write_class(const struct meta *m);
 
 /* Row of the GGUF tensor that stands at row r of the folder's tensor, whose rows are
  * split evenly over heads: half h of a head, number i, is there pair i, member h. */
