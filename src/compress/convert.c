@@ -134,7 +134,9 @@ static enum b2_status plan_folder(struct convert *c, struct convert_item *it,
     struct hf_write_place place;
 
     it->type = c->target.type;
-    it->skip = strcmp(t->name, "rope_freqs.weight") == 0; /* config.json says it */
+    /* What config.json says. */
+    it->skip = strcmp(t->name, "rope_freqs.weight") == 0 ||
+               strncmp(t->name, "rope_factors_", 13) == 0;
     if (it->skip)
         return B2_OK;
     if (!(flags & (DTF_WEIGHT | DTF_TERNARY)) &&

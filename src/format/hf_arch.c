@@ -134,6 +134,20 @@ static const struct hf_tensor qwen35_tensors[] = {
     {NULL, NULL, false, HF_AS_IS},
 };
 
+/* q, k and v are one tensor, and so are gate and up, in both containers. */
+static const struct hf_tensor phi3_tensors[] = {
+    {"model.embed_tokens.weight", "token_embd.weight", false, HF_AS_IS},
+    {"input_layernorm.weight", "attn_norm.weight", true, HF_AS_IS},
+    {"self_attn.qkv_proj.weight", "attn_qkv.weight", true, HF_AS_IS},
+    {"self_attn.o_proj.weight", "attn_output.weight", true, HF_AS_IS},
+    {"post_attention_layernorm.weight", "ffn_norm.weight", true, HF_AS_IS},
+    {"mlp.gate_up_proj.weight", "ffn_up.weight", true, HF_AS_IS},
+    {"mlp.down_proj.weight", "ffn_down.weight", true, HF_AS_IS},
+    {"model.norm.weight", "output_norm.weight", false, HF_AS_IS},
+    {"lm_head.weight", "output.weight", false, HF_AS_IS},
+    {NULL, NULL, false, HF_AS_IS},
+};
+
 static const char *const none[] = {NULL};
 static const char *const qwen35_own[] = {
     "layer_types",           "full_attention_interval",      "partial_rotary_factor",
@@ -142,6 +156,8 @@ static const char *const qwen35_own[] = {
     "mamba_ssm_dtype", /* ours is F32 */
     "mtp_num_hidden_layers", "mtp_use_dedicated_embeddings", NULL,
 };
+static const char *const phi3_own[] = {"partial_rotary_factor", "resid_pdrop",
+                                       "embd_pdrop", NULL};
 static const char *const gemma3_own[] = {
     "layer_types",
     "rope_local_base_freq",
@@ -217,6 +233,15 @@ static const struct hf_arch archs[] = {
      .default_theta = 1e6,
      .default_tied = true,
      .own = gemma3_own},
+    {.hf = "Phi3ForCausalLM",
+     .model_type = "phi3",
+     .attention_bias = true,
+     .gguf = "phi3",
+     .tensors = phi3_tensors,
+     .activation = "silu",
+     .default_theta = 1e4,
+     .rotary_part = true,
+     .own = phi3_own},
     {.hf = "BitNetForCausalLM",
      .model_type = "bitnet",
      .attention_bias = true,
@@ -250,7 +275,7 @@ const char *hf_arch_list(void)
 {
     return "LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM, "
            "Qwen3_5ForCausalLM, Qwen3_5ForConditionalGeneration, Gemma3ForCausalLM, "
-           "BitNetForCausalLM";
+           "Phi3ForCausalLM, BitNetForCausalLM";
 }
 
 /* "model.layers.17.rest" gives 17 and rest; NULL for other names. */

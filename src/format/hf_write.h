@@ -20,6 +20,8 @@ struct hf_write_model {
     int64_t head_dim;          /* 0: width over heads */
     bool tied;                 /* there is no output.weight */
     const float *rope_factors; /* rope_freqs.weight, NULL: none */
+    const float
+        *rope_long; /* longrope: those of long contexts, rope_factors the others */
     int64_t n_rope_factors;
 };
 

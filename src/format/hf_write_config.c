@@ -33,6 +33,7 @@ static const char *const said[] = {
     "rope.scaling.yarn_beta_slow",
     "vocab_size",
 };
+static const char *const said_part[] = {"rope.scaling.attn_factor"};
 static const char *const said_window[] = {"attention.sliding_window"};
 static const char *const said_pattern[] = {
     "attention.scale",
@@ -60,6 +61,8 @@ static enum b2_status check_keys(const struct hf_doc *d, struct b2_err *err)
             continue;
         const char *name = key + n + 1;
         bool known = in_list(name, said, countof(said));
+        if (d->arch->rotary_part)
+            known = known || in_list(name, said_part, countof(said_part));
         if (d->arch->window == HF_WINDOW_ALL)
             known = known || in_list(name, said_window, countof(said_window));
         if (d->arch->window == HF_WINDOW_SOME)
@@ -106,7 +109,7 @@ static enum b2_status put_sizes(const struct hf_doc *d, struct sizes *z,
                              err)) ||
         (rc = hf_doc_opt_u32(d, "rope.dimension_count", &rot, z->head, err)))
         return rc;
-    if (rot != z->head)
+    if (rot != z->head && !d->arch->rotary_part)
         return err_set(err, B2_EUNSUP,
                        "%s.rope.dimension_count %" PRIu32 " of heads of %" PRIu32
                        ": %s turns whole heads only",

@@ -115,6 +115,74 @@ static enum b2_status put_yarn(const struct hf_doc *d, float factor, struct b2_e
     return rc;
 }
 
+static void put_list(struct str *s, const char *name, const float *v, int64_t n)
+{
+    str_printf(s, ", \"%s\": ", name);
+    for (int64_t i = 0; i < n; i++) {
+        str_put(s, i ? ", " : "[");
+        hf_put_f32(s, v[i]);
+    }
+    str_put(s, "]");
+}
+
+/* Three members when the multiplier is the usual one: older readers insist on three. */
+static enum b2_status put_longrope(const struct hf_doc *d, struct b2_err *err)
+{
+    const struct hf_write_model *w = d->w;
+    uint32_t ctx, orig;
+    float attn;
+    enum b2_status rc = hf_doc_u32(d, "context_length", &ctx, err);
+
+    if (!rc)
+        rc = hf_doc_u32(d, "rope.scaling.original_context_length", &orig, err);
+    if (!rc)
+        rc = hf_doc_opt_f32(d, "rope.scaling.attn_factor", &attn, 1, err);
+    if (rc)
+        return rc;
+    double usual = ctx > orig ? sqrt(1 + log((double)ctx / orig) / log(orig)) : 1;
+    hf_put_key(d->s, "rope_scaling");
+    str_put(d->s, "{\"type\": \"longrope\"");
+    put_list(d->s, "short_factor", w->rope_factors, w->n_rope_factors);
+    put_list(d->s, "long_factor", w->rope_long, w->n_rope_factors);
+    if (fabs(usual - (double)attn) > 1e-6) {
+        str_put(d->s, ", \"attention_factor\": ");
+        hf_put_f32(d->s, attn);
+    }
+    str_put(d->s, "}");
+    return B2_OK;
+}
+
+/* What architectures have of which a part of each head turns. */
+static enum b2_status put_part(const struct hf_doc *d, struct b2_err *err)
+{
+    uint32_t rot, head, width, heads, orig;
+    enum b2_status rc = hf_doc_u32(d, "embedding_length", &width, err);
+
+    if (!rc)
+        rc = hf_doc_u32(d, "attention.head_count", &heads, err);
+    if (!rc)
+        rc = hf_doc_opt_u32(d, "attention.key_length", &head, heads ? width / heads : 0,
+                            err);
+    if (!rc)
+        rc = hf_doc_opt_u32(d, "rope.dimension_count", &rot, head, err);
+    if (!rc)
+        rc = hf_doc_opt_u32(d, "rope.scaling.original_context_length", &orig, 0, err);
+    if (rc)
+        return rc;
+    if (rot == 0 || rot > head)
+        return err_set(err, B2_EFORMAT,
+                       "key %s.rope.dimension_count: %" PRIu32 " of heads of %" PRIu32,
+                       d->arch->gguf, rot, head);
+    float part = (float)rot / (float)head;
+    while ((uint32_t)((double)head * (double)part) < rot) /* readers cut the product */
+        part = nextafterf(part, 2.0f);
+    hf_put_key(d->s, "partial_rotary_factor");
+    hf_put_f32(d->s, part);
+    if (orig)
+        hf_put_int(d->s, "original_max_position_embeddings", orig);
+    return B2_OK;
+}
+
 /* Sliding layers of some models have a base of their own, never stretched. */
 static enum b2_status put_local(const struct hf_doc *d, struct b2_err *err)
 {
@@ -148,9 +216,11 @@ enum b2_status hf_write_rope(const struct hf_doc *d, struct b2_err *err)
         return rc;
     hf_put_key(s, "rope_theta");
     hf_put_f32(s, theta);
-    rc = put_local(d, err);
+    rc = d->arch->rotary_part ? put_part(d, err) : put_local(d, err);
     if (rc)
         return rc;
+    if (d->w->rope_long)
+        return put_longrope(d, err);
     if (d->w->n_rope_factors > 0)
         return put_llama3(d, theta, err);
     hf_put_key(s, "rope_scaling");

@@ -186,7 +186,7 @@ static void attention_block(struct forward *f, int64_t layer, int64_t n, int64_t
     const struct hparams *hp = &f->m->hp;
     const struct layer_weights *l = &f->m->layers[layer];
     const bool slides = hparams_slides(hp, layer);
-    const struct rope_table *table = slides ? &f->m->rope_local : &f->m->rope;
+    const struct rope_table *table = model_rope(f->m, slides, f->cap);
     const struct rope_args rope = {
         .kind = hp->arch->rope,
         .head_dim = hp->head_dim,

@@ -51,18 +51,27 @@ def rope(config):
     parts = group if "full_attention" in group else {"full_attention": group}
     out = {}
     for kind, p in parts.items():
+        if "type" in p:
+            p = {**p, "rope_type": p["type"]}
+            del p["type"]
         p = {k: float(v) if isinstance(v, (int, float)) else v for k, v in p.items()
              if v is not None}
         p.setdefault("rope_theta", float(config.get("rope_theta", 0)))
         p.setdefault("rope_type", "default")
-        if p.pop("truncate", True) is not True or p.pop("partial_rotary_factor", 1) != 1:
-            check("settings that are not here", False, p)
+        p.setdefault("partial_rotary_factor", config.get("partial_rotary_factor", 1.0))
+        if p["rope_type"] == "longrope":
+            p.setdefault("original_max_position_embeddings",
+                         float(config["original_max_position_embeddings"]))
+        if p["rope_type"] == "dynamic":  # nothing, up to the context
+            p = {**p, "rope_type": "default"}
+            p.pop("factor")
+        check("YaRN's ramp", p.pop("truncate", True) is True, p)
         for neutral, v in (("beta_fast", 32), ("beta_slow", 1)):
             if p.get(neutral) == v:
                 del p[neutral]
         out[kind] = p
     if "rope_local_base_freq" in config:
-        out["sliding_attention"] = {"rope_type": "default",
+        out["sliding_attention"] = {"rope_type": "default", "partial_rotary_factor": 1.0,
                                     "rope_theta": float(config["rope_local_base_freq"])}
     return out
 

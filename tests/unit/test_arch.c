@@ -11,8 +11,9 @@
 #include "unit/scratch.h"
 
 static const char *const folders[] = {
-    "llama-linear", "llama-yarn", "llama-llama3", "mistral", "qwen2",     "qwen3",
-    "gemma3",       "gemma3-cap", "bitnet",       "qwen35",  "qwen35-vl",
+    "llama-linear", "llama-yarn", "llama-llama3", "mistral",       "qwen2",
+    "qwen3",        "gemma3",     "gemma3-cap",   "bitnet",        "qwen35",
+    "qwen35-vl",    "phi3",       "phi3-long",    "llama-dynamic",
 };
 
 static struct scratch scratch;
