@@ -150,7 +150,13 @@ static enum b2_status plan_folder(struct convert *c, struct convert_item *it,
                        t->name, hf_write_class(modelfile_meta(c->mf)));
     (void)snprintf(it->name, sizeof it->name, "%s", place.name);
     it->heads = place.heads;
-    it->minus_one = place.minus_one;
+    it->change = place.change;
+    it->v_dim = c->v_heads.v > 0 && t->rank > 1 ? place.v_dim : 0;
+    if (it->v_dim * c->v_heads.v > tensor_rows(t))
+        return err_set(err, B2_EFORMAT,
+                       "tensor %s: %" PRId64 " rows do not hold %" PRId64
+                       " value heads",
+                       t->name, tensor_rows(t), c->v_heads.v);
     if (it->heads > 0 && tensor_rows(t) % (2 * it->heads) != 0)
         return err_set(err, B2_EFORMAT,
                        "tensor %s: %" PRId64 " rows are not pairs in %" PRId64 " heads",
@@ -185,6 +191,7 @@ static enum b2_status plan(struct convert *c, struct b2_err *err)
     c->any_ternary = has_ternary(c->mf);
     if (c->target.folder) {
         rc = hf_write_check(modelfile_meta(c->mf), err);
+        c->v_heads = heads_read(modelfile_meta(c->mf));
         if (!rc)
             rc = plan_rotation(c, err);
     }
@@ -197,7 +204,7 @@ static enum b2_status plan(struct convert *c, struct b2_err *err)
                               : plan_gguf(c, &c->item[i], t, err);
         if (rc || c->item[i].skip)
             continue;
-        convert_shape(&c->item[i], t, ne);
+        (void)convert_shape(&c->item[i], t, ne);
         rc = dtype_row_bytes(&bytes, c->item[i].type, (uint64_t)ne[0], err);
         if (rc)
             err_wrap(err, "tensor %s (--only can leave it out)", t->name);
@@ -255,6 +262,31 @@ static enum b2_status put(struct convert *c, const void *data, size_t n,
     return parts_data(c->out, data, n, err);
 }
 
+/* Whether value heads lie along the rows of the tensor. */
+static bool groups_columns(const struct convert_item *it, const struct tensor *t)
+{
+    return it->change == HF_V_COLS || it->change == HF_V_RATE ||
+           (it->change == HF_V_ONES && t->rank == 1);
+}
+
+/* The source's row that stands at row r of the output. Value heads that share a key head
+ * stand side by side in a folder (head g * reps + i) and apart in a GGUF (i * groups + g);
+ * rows before them stay. */
+static int64_t source_row(const struct convert *c, const struct convert_item *it,
+                          int64_t r, int64_t rows)
+{
+    const struct heads *h = &c->v_heads;
+    const int64_t skip = rows - h->v * it->v_dim;
+
+    if (it->heads > 0)
+        return hf_write_row(r, rows, it->heads);
+    if (it->v_dim == 0 || r < skip)
+        return r;
+    int64_t reps = h->v / h->k, at = (r - skip) % it->v_dim,
+            head = (r - skip) / it->v_dim;
+    return skip + (head % reps * h->k + head / reps) * it->v_dim + at;
+}
+
 /* All rows of one tensor, in the order of the output. */
 static enum b2_status put_rows(struct convert *c, const struct convert_item *it,
                                const struct tensor *t, struct convert_error *e,
@@ -273,7 +305,9 @@ static enum b2_status put_rows(struct convert *c, const struct convert_item *it,
         .n_src = t->ne[0],
         .n_dst = tensor_width(t) + it->pad,
         .scale = tensor_scale(t),
-        .add = it->minus_one ? -1.0f : 0.0f,
+        .add = it->change == HF_PLUS_ONE ? -1.0f : 0.0f,
+        .log_of_minus = it->change == HF_V_RATE,
+        .group = groups_columns(it, t) ? &c->v_heads : NULL,
         .unfold = it->unfold,
     };
     rc = convert_rows_new(&conv, &shape, scratch, err);
@@ -282,7 +316,7 @@ static enum b2_status put_rows(struct convert *c, const struct convert_item *it,
     if (!rc && !dst)
         rc = err_set(err, B2_ENOMEM, "out of memory for a row");
     for (int64_t r = 0; !rc && r < rows; r++) {
-        int64_t from = it->heads > 0 ? hf_write_row(r, rows, it->heads) : r;
+        int64_t from = source_row(c, it, r, rows);
         const uint8_t *src = t->data + (uint64_t)from * convert_rows_src_bytes(conv);
         rc = convert_rows_row(conv, dst, src, e, err);
         if (rc)
@@ -384,10 +418,9 @@ static enum b2_status write_tensors(struct convert *c, const char *path,
     for (int64_t i = 0; !rc && i < c->n; i++) {
         const struct tensor *t = modelfile_tensor(c->mf, i);
         int64_t ne[TENSOR_MAX_RANK];
-        convert_shape(&c->item[i], t, ne);
+        int rank = convert_shape(&c->item[i], t, ne);
         if (!c->item[i].skip)
-            rc = parts_tensor(c->out, c->item[i].name, c->item[i].type, t->rank, ne,
-                              err);
+            rc = parts_tensor(c->out, c->item[i].name, c->item[i].type, rank, ne, err);
     }
     if (!rc)
         rc = parts_start(c->out, &r->n_files, &r->output_bytes, err);

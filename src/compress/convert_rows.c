@@ -15,6 +15,8 @@ struct convert_rows {
     int64_t n_src, n; /* values of a row of the source, and of them in the output */
     uint64_t src_bytes, dst_bytes;
     float scale, add; /* of all values of the source */
+    bool log_of_minus;
+    const struct heads *group;
     const struct rotation *unfold;
     bool carry;                 /* ternary to ternary with groups that nest */
     float *x, *y;               /* [n_src], [n] values before and after */
@@ -40,6 +42,8 @@ enum b2_status convert_rows_new(struct convert_rows **out,
                                .n = n,
                                .scale = f->flags & DTF_APART ? shape->scale : 1.0f,
                                .add = shape->add,
+                               .log_of_minus = shape->log_of_minus,
+                               .group = shape->group,
                                .unfold = shape->unfold};
     rc = dtype_row_bytes(&c->src_bytes, from, (uint64_t)n_src, err);
     if (!rc)
@@ -144,7 +148,8 @@ enum b2_status convert_rows_row(struct convert_rows *c, uint8_t *dst,
     const char *what;
     enum b2_status rc;
 
-    if (c->from == c->to && c->n_src == c->n && !c->unfold && c->add == 0.0f) {
+    if (c->from == c->to && c->n_src == c->n && !c->unfold && c->add == 0.0f &&
+        !c->log_of_minus && !c->group) {
         memcpy(dst, src, (size_t)c->src_bytes);
         e->n_values += (double)c->n;
         return B2_OK;
@@ -164,8 +169,12 @@ enum b2_status convert_rows_row(struct convert_rows *c, uint8_t *dst,
         c->x[i] *= c->scale;
     for (int64_t i = 0; c->add != 0.0f && i < c->n_src; i++)
         c->x[i] += c->add;
+    for (int64_t i = 0; c->log_of_minus && i < c->n_src; i++)
+        c->x[i] = (float)log(-(double)c->x[i]);
     if (c->unfold)
         unfold_row(c->unfold, c->x, c->y);
+    if (c->group)
+        heads_group(c->group, c->x, c->n);
     rc = check_values(c, err);
     if (rc)
         return rc;

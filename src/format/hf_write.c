@@ -23,8 +23,7 @@ static const struct hf_arch *arch_of(const struct meta *m)
 
     if (meta_get_str(m, "general.architecture", &name, NULL))
         return NULL;
-    const struct hf_arch *arch = hf_arch_of_gguf(name);
-    return arch && !arch->delta ? arch : NULL;
+    return hf_arch_of_gguf(name);
 }
 
 enum b2_status hf_write_check(const struct meta *m, struct b2_err *err)
@@ -67,6 +66,21 @@ static int64_t heads_of(const struct meta *m, const struct hf_tensor *t)
     return t->change == HF_HEADS_Q ? q : kv;
 }
 
+/* Rows of a value head of a gated delta net in this tensor. */
+static int64_t v_dim_of(const struct meta *m, const struct hf_tensor *t)
+{
+    uint32_t inner = 0, heads = 0;
+
+    if (t->change == HF_V_ONES)
+        return 1;
+    if ((t->change != HF_V_BEHIND_QK && t->change != HF_V_ROWS &&
+         t->change != HF_V_CONV) ||
+        meta_opt_u32(m, "qwen35.ssm.inner_size", &inner, 0, NULL) ||
+        meta_opt_u32(m, "qwen35.ssm.time_step_rank", &heads, 1, NULL) || heads == 0)
+        return 0;
+    return inner / heads;
+}
+
 bool hf_write_name(struct hf_write_place *out, const struct meta *m,
                    const char *gguf_name)
 {
@@ -84,7 +98,8 @@ bool hf_write_name(struct hf_write_place *out, const struct meta *m,
         else
             (void)snprintf(out->name, sizeof out->name, "%s", t->hf);
         out->heads = heads_of(m, t);
-        out->minus_one = t->change == HF_PLUS_ONE;
+        out->change = t->change;
+        out->v_dim = v_dim_of(m, t);
         return true;
     }
     return false;

@@ -7,6 +7,7 @@
 #ifndef FORMAT_HF_WRITE_H
 #define FORMAT_HF_WRITE_H
 
+#include "format/hf.h"
 #include "format/meta.h"
 #include "tensor/dtype.h"
 
@@ -31,9 +32,9 @@ enum b2_status hf_write_check(const struct meta *m, struct b2_err *err) NODISCAR
 /* Where a GGUF tensor goes, and what is done to it. */
 struct hf_write_place {
     char name[HF_WRITE_NAME_MAX];
-    int64_t
-        heads; /* heads whose rows go from interleaved pairs to two halves; 0: none */
-    bool minus_one; /* the folder stores the difference to 1 */
+    enum hf_change change; /* to be undone */
+    int64_t heads; /* heads whose rows go from interleaved pairs to halves; 0: none */
+    int64_t v_dim; /* rows of a value head that moves to another place; 0: none does */
 };
 
 /* False: the architecture's folders have no such tensor. */

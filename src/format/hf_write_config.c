@@ -34,6 +34,16 @@ static const char *const said[] = {
     "vocab_size",
 };
 static const char *const said_part[] = {"rope.scaling.attn_factor"};
+static const char *const said_delta[] = {
+    "attention.recurrent_layers",
+    "full_attention_interval",
+    "rope.dimension_sections",
+    "ssm.conv_kernel",
+    "ssm.group_count",
+    "ssm.inner_size",
+    "ssm.state_size",
+    "ssm.time_step_rank",
+};
 static const char *const said_window[] = {"attention.sliding_window"};
 static const char *const said_pattern[] = {
     "attention.scale",
@@ -63,6 +73,8 @@ static enum b2_status check_keys(const struct hf_doc *d, struct b2_err *err)
         bool known = in_list(name, said, countof(said));
         if (d->arch->rotary_part)
             known = known || in_list(name, said_part, countof(said_part));
+        if (d->arch->delta)
+            known = known || in_list(name, said_delta, countof(said_delta));
         if (d->arch->window == HF_WINDOW_ALL)
             known = known || in_list(name, said_window, countof(said_window));
         if (d->arch->window == HF_WINDOW_SOME)
@@ -109,7 +121,7 @@ static enum b2_status put_sizes(const struct hf_doc *d, struct sizes *z,
                              err)) ||
         (rc = hf_doc_opt_u32(d, "rope.dimension_count", &rot, z->head, err)))
         return rc;
-    if (rot != z->head && !d->arch->rotary_part)
+    if (rot != z->head && !d->arch->rotary_part && !d->arch->delta)
         return err_set(err, B2_EUNSUP,
                        "%s.rope.dimension_count %" PRIu32 " of heads of %" PRIu32
                        ": %s turns whole heads only",
@@ -197,6 +209,54 @@ static enum b2_status put_gemma(const struct hf_doc *d, const struct sizes *z,
     return rc ? rc : put_layer_types(d, z->layers, err);
 }
 
+/* ---- gated delta nets ---- */
+
+/* Attention stands in every n-th layer, or where no flag says otherwise. */
+static enum b2_status put_delta_layers(const struct hf_doc *d, uint32_t layers,
+                                       struct b2_err *err)
+{
+    char key[HF_KEY_MAX];
+    const struct meta_kv *kv =
+        meta_find(d->w->meta, hf_doc_key(key, d, "attention.recurrent_layers"));
+    const uint8_t *flag = kv ? kv->v.raw : NULL;
+    uint32_t interval;
+    enum b2_status rc = hf_doc_opt_u32(d, "full_attention_interval", &interval, 4, err);
+
+    if (rc)
+        return rc;
+    if (kv && (kv->type != MT_ARR || kv->elem != MT_BOOL || kv->n != layers))
+        return err_set(err, B2_EFORMAT, "key %s: not a flag for each layer", key);
+    hf_put_key(d->s, "layer_types");
+    for (uint32_t i = 0; i < layers; i++) {
+        bool net = flag ? flag[i] != 0 : interval == 0 || (i + 1) % interval != 0;
+        str_printf(d->s, "%s\"%s\"", i ? ", " : "[",
+                   net ? "linear_attention" : "full_attention");
+    }
+    str_put(d->s, "]");
+    return B2_OK;
+}
+
+static enum b2_status put_delta(const struct hf_doc *d, const struct sizes *z,
+                                struct b2_err *err)
+{
+    uint32_t taps, dim, groups, heads, inner;
+    enum b2_status rc;
+
+    if ((rc = hf_doc_u32(d, "ssm.conv_kernel", &taps, err)) ||
+        (rc = hf_doc_u32(d, "ssm.state_size", &dim, err)) ||
+        (rc = hf_doc_u32(d, "ssm.group_count", &groups, err)) ||
+        (rc = hf_doc_u32(d, "ssm.time_step_rank", &heads, err)) ||
+        (rc = hf_doc_u32(d, "ssm.inner_size", &inner, err)))
+        return rc;
+    hf_put_int(d->s, "linear_conv_kernel_dim", taps);
+    hf_put_int(d->s, "linear_key_head_dim", dim);
+    hf_put_int(d->s, "linear_value_head_dim", heads ? inner / heads : 0);
+    hf_put_int(d->s, "linear_num_key_heads", groups);
+    hf_put_int(d->s, "linear_num_value_heads", heads);
+    hf_put_bool(d->s, "attn_output_gate", true);
+    return put_delta_layers(d, z->layers, err);
+}
+
 /* ---- the text ---- */
 
 /* A `llama` whose layers slide a window is a Mistral. */
@@ -268,6 +328,8 @@ enum b2_status hf_write_config(const struct hf_doc *d, const struct hf_write_voc
     rc = hf_write_rope(d, err);
     if (!rc && gemma)
         rc = put_gemma(d, &z, err);
+    if (!rc && d->arch->delta)
+        rc = put_delta(d, &z, err);
     if (rc)
         return rc;
     if (window)

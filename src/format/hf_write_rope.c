@@ -152,6 +152,16 @@ static enum b2_status put_longrope(const struct hf_doc *d, struct b2_err *err)
     return B2_OK;
 }
 
+/* The fraction of a head that turns; readers cut its product with the head's size. */
+static float part_of(uint32_t rot, uint32_t head)
+{
+    float part = (float)rot / (float)head;
+
+    while ((uint32_t)((double)head * (double)part) < rot)
+        part = nextafterf(part, 2.0f);
+    return part;
+}
+
 /* What architectures have of which a part of each head turns. */
 static enum b2_status put_part(const struct hf_doc *d, struct b2_err *err)
 {
@@ -173,11 +183,8 @@ static enum b2_status put_part(const struct hf_doc *d, struct b2_err *err)
         return err_set(err, B2_EFORMAT,
                        "key %s.rope.dimension_count: %" PRIu32 " of heads of %" PRIu32,
                        d->arch->gguf, rot, head);
-    float part = (float)rot / (float)head;
-    while ((uint32_t)((double)head * (double)part) < rot) /* readers cut the product */
-        part = nextafterf(part, 2.0f);
     hf_put_key(d->s, "partial_rotary_factor");
-    hf_put_f32(d->s, part);
+    hf_put_f32(d->s, part_of(rot, head));
     if (orig)
         hf_put_int(d->s, "original_max_position_embeddings", orig);
     return B2_OK;
@@ -199,6 +206,41 @@ static enum b2_status put_local(const struct hf_doc *d, struct b2_err *err)
     return rc;
 }
 
+/* Heads that turn in part, in sections: one object, as transformers 5 has it, which is
+ * the first version that has such models. */
+static enum b2_status put_sections(const struct hf_doc *d, struct b2_err *err)
+{
+    char key[HF_KEY_MAX];
+    uint32_t rot, head;
+    float theta;
+    const struct meta_kv *kv =
+        meta_find(d->w->meta, hf_doc_key(key, d, "rope.dimension_sections"));
+    enum b2_status rc = hf_doc_opt_f32(d, "rope.freq_base", &theta, 10000, err);
+
+    if (!rc)
+        rc = hf_doc_u32(d, "attention.key_length", &head, err);
+    if (!rc)
+        rc = hf_doc_opt_u32(d, "rope.dimension_count", &rot, head, err);
+    if (rc)
+        return rc;
+    hf_put_key(d->s, "rope_parameters");
+    str_put(d->s, "{\"rope_type\": \"default\", \"rope_theta\": ");
+    hf_put_f32(d->s, theta);
+    str_put(d->s, ", \"partial_rotary_factor\": ");
+    hf_put_f32(d->s, head ? part_of(rot, head) : 1);
+    if (kv && kv->type == MT_ARR) {
+        const int32_t *v;
+        uint64_t n;
+        rc = meta_get_i32s(d->w->meta, key, &v, &n, err);
+        str_put(d->s, ", \"mrope_interleaved\": true, \"mrope_section\": [");
+        for (uint64_t i = 0; !rc && i < n && i < 3; i++)
+            str_printf(d->s, "%s%" PRId32, i ? ", " : "", v[i]);
+        str_put(d->s, "]");
+    }
+    str_put(d->s, "}");
+    return rc;
+}
+
 enum b2_status hf_write_rope(const struct hf_doc *d, struct b2_err *err)
 {
     struct str *s = d->s;
@@ -214,6 +256,8 @@ enum b2_status hf_write_rope(const struct hf_doc *d, struct b2_err *err)
                           factor > 0 ? "linear" : "none", err);
     if (rc)
         return rc;
+    if (d->arch->delta && strcmp(type, "none") == 0)
+        return put_sections(d, err);
     hf_put_key(s, "rope_theta");
     hf_put_f32(s, theta);
     rc = d->arch->rotary_part ? put_part(d, err) : put_local(d, err);
