@@ -260,7 +260,8 @@ static enum b2_status take_tensor(struct folder *f, const struct safetensors *s,
         e.t.n_bytes = (uint64_t)tensor_count(t) * sizeof(float);
     }
     if (target.kind->change >= HF_V_BEHIND_QK) {
-        enum b2_status rc = mf_delta_entry(&e, &f->model, target.kind->change, err);
+        enum b2_status rc =
+            mf_delta_entry(&e, &f->model, (int)target.kind->change, err);
         if (rc) {
             err_wrap(err, "tensor %s", show);
             return rc;
