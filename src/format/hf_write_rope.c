@@ -152,6 +152,16 @@ static enum b2_status put_longrope(const struct hf_doc *d, struct b2_err *err)
     return B2_OK;
 }
 
+static enum b2_status check_part(const struct hf_doc *d, uint32_t rot, uint32_t head,
+                                 struct b2_err *err)
+{
+    if (rot >= 1 && rot <= head)
+        return B2_OK;
+    return err_set(err, B2_EFORMAT,
+                   "key %s.rope.dimension_count: %" PRIu32 " of heads of %" PRIu32,
+                   d->arch->gguf, rot, head);
+}
+
 /* The fraction of a head that turns; readers cut its product with the head's size. */
 static float part_of(uint32_t rot, uint32_t head)
 {
@@ -177,12 +187,10 @@ static enum b2_status put_part(const struct hf_doc *d, struct b2_err *err)
         rc = hf_doc_opt_u32(d, "rope.dimension_count", &rot, head, err);
     if (!rc)
         rc = hf_doc_opt_u32(d, "rope.scaling.original_context_length", &orig, 0, err);
+    if (!rc)
+        rc = check_part(d, rot, head, err);
     if (rc)
         return rc;
-    if (rot == 0 || rot > head)
-        return err_set(err, B2_EFORMAT,
-                       "key %s.rope.dimension_count: %" PRIu32 " of heads of %" PRIu32,
-                       d->arch->gguf, rot, head);
     hf_put_key(d->s, "partial_rotary_factor");
     hf_put_f32(d->s, part_of(rot, head));
     if (orig)
@@ -221,13 +229,15 @@ static enum b2_status put_sections(const struct hf_doc *d, struct b2_err *err)
         rc = hf_doc_u32(d, "attention.key_length", &head, err);
     if (!rc)
         rc = hf_doc_opt_u32(d, "rope.dimension_count", &rot, head, err);
+    if (!rc)
+        rc = check_part(d, rot, head, err);
     if (rc)
         return rc;
     hf_put_key(d->s, "rope_parameters");
     str_put(d->s, "{\"rope_type\": \"default\", \"rope_theta\": ");
     hf_put_f32(d->s, theta);
     str_put(d->s, ", \"partial_rotary_factor\": ");
-    hf_put_f32(d->s, head ? part_of(rot, head) : 1);
+    hf_put_f32(d->s, part_of(rot, head));
     if (kv && kv->type == MT_ARR) {
         const int32_t *v;
         uint64_t n;
