@@ -36,6 +36,7 @@ struct weight {
     const uint8_t *data;
     uint64_t row_bytes;
     const struct rotation *rot; /* NULL: not folded; of the cols, never of padding */
+    float scale; /* of the whole matrix, for types with DTF_APART; else unused */
 };
 
 /* Values of a row as it is stored: a multiple of the type's block. */

@@ -29,6 +29,7 @@ int cmd_inspect(int argc, char **argv);
 int cmd_plan(int argc, char **argv);
 int cmd_run(int argc, char **argv);
 int cmd_selftest(int argc, char **argv);
+int cmd_synth(int argc, char **argv);
 int cmd_template(int argc, char **argv);
 int cmd_tokenize(int argc, char **argv);
 

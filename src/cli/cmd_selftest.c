@@ -1,9 +1,11 @@
 /*
- * cmd_selftest.c - bonsai2 selftest: every kernel at every level of this machine.
+ * cmd_selftest.c - bonsai2 selftest: every kernel at every level of this machine, or one
+ * model file.
  */
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "cli/cli.h"
+#include "cli/modeltest.h"
 #include "kernel/check.h"
 
 #include <cjson/cJSON.h>
@@ -28,9 +30,11 @@ struct selftest {
 
 static const struct cmd command = {
     .name = "selftest",
-    .summary = "Check every kernel at every level of this processor against the scalar "
-               "reference, bit for bit, with random and extreme inputs.",
-    .example = "bonsai2 selftest --json",
+    .summary =
+        "Check every kernel at every level of this processor against the scalar "
+        "reference, bit for bit, with random and extreme inputs; with -m check a model "
+        "file instead.",
+    .example = "bonsai2 selftest -m model.gguf",
 };
 
 static void on_failure(void *ctx, const char *what, const char *text)
@@ -136,13 +140,60 @@ static void print_table(const struct selftest *s, const char *processor)
     }
 }
 
+/* ---- one model ---- */
+
+static const char *const state_names[] = {
+    [MODELTEST_OK] = "ok",
+    [MODELTEST_FAILED] = "FAILED",
+    [MODELTEST_SKIPPED] = "skipped",
+};
+
+static cJSON *model_json(const struct modeltest *t, const char *path)
+{
+    cJSON *o = cJSON_CreateObject(), *checks;
+
+    cJSON_AddBoolToObject(o, "ok", t->n_failed == 0);
+    cJSON_AddStringToObject(o, "model", path);
+    cJSON_AddStringToObject(o, "fingerprint", t->fingerprint);
+    checks = cJSON_AddArrayToObject(o, "checks");
+    for (int i = 0; i < t->n; i++) {
+        cJSON *c = cJSON_CreateObject();
+        cJSON_AddItemToArray(checks, c);
+        cJSON_AddStringToObject(c, "name", t->check[i].name);
+        cJSON_AddStringToObject(c, "state", state_names[t->check[i].state]);
+        cJSON_AddStringToObject(c, "detail", t->check[i].detail);
+    }
+    return o;
+}
+
+static int check_model(const char *path, const struct cli_common *common)
+{
+    struct modeltest t;
+    struct b2_err err = {0};
+    int code = CLI_DONE;
+
+    if (modeltest_run(&t, path, common, &err))
+        return cli_report_error(&err);
+    if (common->json)
+        code = cli_print_json(model_json(&t, path));
+    for (int i = 0; !common->json && i < t.n; i++)
+        printf("%-8s %-16s %s\n", state_names[t.check[i].state], t.check[i].name,
+               t.check[i].detail);
+    return t.n_failed ? CLI_FAILED : code;
+}
+
 int cmd_selftest(int argc, char **argv)
 {
+    const char *model = NULL;
     struct selftest s = {0};
     struct b2_err err = {0};
     char processor[128];
     unsigned features = 0;
     const struct opt opts[] = {
+        {OPT_STR, 'm', "model", "FILE|DIR", &model, 0, 0,
+         "Check this model instead: its blocks, its rows requantised, its logits in "
+         "one "
+         "batch and step by step, and the published values of Ternary Bonsai 2 27B."},
         CLI_COMMON_OPTS(&s.common),
         {.kind = OPT_END},
     };
@@ -150,6 +201,8 @@ int cmd_selftest(int argc, char **argv)
 
     if (code != OPT_RUN)
         return code;
+    if (model)
+        return check_model(model, &s.common);
     if (cli_cpu(&features, &s.common, &err))
         return cli_report_error(&err);
     cpu_model_name(processor, sizeof processor);

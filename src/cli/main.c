@@ -27,6 +27,7 @@ static const struct command commands[] = {
     {"compress", "Compress a model to ternary weights under a byte budget.",
      cmd_compress},
     {"export", "Convert between containers and weight types.", cmd_export},
+    {"synth", "Write a random file with a named model's shapes.", cmd_synth},
     {"Measure", NULL, NULL},
     {"eval", "Measure perplexity, or divergence from another model.", cmd_eval},
     {"bench", "Measure speed and memory of a model on this machine.", cmd_bench},

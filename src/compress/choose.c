@@ -49,7 +49,8 @@ static bool is_ternary(enum dtype t)
 /* A GGUF can hold the bytes as they are, without a doubt about their meaning. */
 static bool is_storable(enum dtype t)
 {
-    return dtype_info(t)->gguf_id >= 0 && t != DT_Q2_0_G128;
+    return dtype_info(t)->gguf_id >= 0 && t != DT_Q2_0_G128 &&
+           !(dtype_info(t)->flags & DTF_APART);
 }
 
 static bool will_fold(const struct choose *c, const struct choose_item *it,
@@ -91,7 +92,9 @@ static enum b2_status keep_bytes(const struct choose *c, struct choose_item *it,
             "tensor %s: %s cannot be kept in a GGUF; give it a type, such as "
             "--rule '%s=%s'",
             it->t->name, dtype_info(t)->name, it->t->name,
-            t == DT_Q2_0_G128 ? "PQ2_0" : "F16");
+            t == DT_Q2_0_G128 ? "PQ2_0"
+            : t == DT_I2_S    ? "Q2_0"
+                              : "F16");
     add_candidate(c, it, t, true);
     return B2_OK;
 }

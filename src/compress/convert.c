@@ -64,9 +64,11 @@ static bool is_plain_float(enum dtype t)
 }
 
 /* What a GGUF can hold of a type when nothing else is asked: two types have no id there
- * (a half holds every 8-bit float), one has an id that stands for another layout. */
-static enum dtype storable(enum dtype t)
+ * (a half holds every 8-bit float), two have ids that stand for several layouts. */
+static enum dtype storable(enum dtype t, int64_t width)
 {
+    if (t == DT_I2_S)
+        return width % dtype_info(DT_TQ2_0)->block ? DT_Q2_0 : DT_TQ2_0;
     if (t == DT_Q2_0_G128)
         return DT_PQ2_0;
     if (t == DT_F8_E4M3 || t == DT_F8_E5M2)
@@ -86,7 +88,7 @@ static bool has_ternary(const struct modelfile *mf)
 /* The type of tensor t in a GGUF. */
 static enum dtype gguf_type(const struct convert *c, const struct tensor *t)
 {
-    enum dtype type = storable(t->type), to = c->target.type;
+    enum dtype type = storable(t->type, tensor_width(t)), to = c->target.type;
     bool matrix = t->rank >= 2, weight = dtype_info(type)->flags & DTF_WEIGHT;
     bool ternary = dtype_info(t->type)->flags & DTF_TERNARY;
     bool from_gguf = modelfile_kind(c->mf) == MF_GGUF;
@@ -129,19 +131,32 @@ static enum b2_status plan_folder(struct convert *c, struct convert_item *it,
                                   const struct tensor *t, struct b2_err *err)
 {
     unsigned flags = dtype_info(t->type)->flags;
+    struct hf_write_place place;
 
     it->type = c->target.type;
-    it->skip = strcmp(t->name, "rope_freqs.weight") == 0; /* config.json says it */
+    /* What config.json says. */
+    it->skip = strcmp(t->name, "rope_freqs.weight") == 0 ||
+               strncmp(t->name, "rope_factors_", 13) == 0;
     if (it->skip)
         return B2_OK;
-    if (!(flags & (DTF_WEIGHT | DTF_TERNARY)) && storable(t->type) != DT_F16)
+    if (!(flags & (DTF_WEIGHT | DTF_TERNARY)) &&
+        storable(t->type, tensor_width(t)) != DT_F16)
         return err_set(err, B2_EUNSUP, "tensor %s: type %s is not a weight's", t->name,
                        dtype_info(t->type)->name);
-    if (!hf_write_name(it->name, &it->heads, modelfile_meta(c->mf), t->name))
+    if (!hf_write_name(&place, modelfile_meta(c->mf), t->name))
         return err_set(err, B2_EUNSUP,
-                       "tensor %s has no place in a LlamaForCausalLM folder; export to "
-                       "a GGUF format instead",
-                       t->name);
+                       "tensor %s has no place in a %s folder; export to a GGUF "
+                       "format instead",
+                       t->name, hf_write_class(modelfile_meta(c->mf)));
+    (void)snprintf(it->name, sizeof it->name, "%s", place.name);
+    it->heads = place.heads;
+    it->change = place.change;
+    it->v_dim = c->v_heads.v > 0 && t->rank > 1 ? place.v_dim : 0;
+    if (it->v_dim * c->v_heads.v > tensor_rows(t))
+        return err_set(err, B2_EFORMAT,
+                       "tensor %s: %" PRId64 " rows do not hold %" PRId64
+                       " value heads",
+                       t->name, tensor_rows(t), c->v_heads.v);
     if (it->heads > 0 && tensor_rows(t) % (2 * it->heads) != 0)
         return err_set(err, B2_EFORMAT,
                        "tensor %s: %" PRId64 " rows are not pairs in %" PRId64 " heads",
@@ -176,6 +191,7 @@ static enum b2_status plan(struct convert *c, struct b2_err *err)
     c->any_ternary = has_ternary(c->mf);
     if (c->target.folder) {
         rc = hf_write_check(modelfile_meta(c->mf), err);
+        c->v_heads = heads_read(modelfile_meta(c->mf));
         if (!rc)
             rc = plan_rotation(c, err);
     }
@@ -188,7 +204,7 @@ static enum b2_status plan(struct convert *c, struct b2_err *err)
                               : plan_gguf(c, &c->item[i], t, err);
         if (rc || c->item[i].skip)
             continue;
-        convert_shape(&c->item[i], t, ne);
+        (void)convert_shape(&c->item[i], t, ne);
         rc = dtype_row_bytes(&bytes, c->item[i].type, (uint64_t)ne[0], err);
         if (rc)
             err_wrap(err, "tensor %s (--only can leave it out)", t->name);
@@ -246,6 +262,31 @@ static enum b2_status put(struct convert *c, const void *data, size_t n,
     return parts_data(c->out, data, n, err);
 }
 
+/* Whether value heads lie along the rows of the tensor. */
+static bool groups_columns(const struct convert_item *it, const struct tensor *t)
+{
+    return it->change == HF_V_COLS || it->change == HF_V_RATE ||
+           (it->change == HF_V_ONES && t->rank == 1);
+}
+
+/* The source's row that stands at row r of the output. Value heads that share a key head
+ * stand side by side in a folder (head g * reps + i) and apart in a GGUF (i * groups + g);
+ * rows before them stay. */
+static int64_t source_row(const struct convert *c, const struct convert_item *it,
+                          int64_t r, int64_t rows)
+{
+    const struct heads *h = &c->v_heads;
+    const int64_t skip = rows - h->v * it->v_dim;
+
+    if (it->heads > 0)
+        return hf_write_row(r, rows, it->heads);
+    if (it->v_dim == 0 || r < skip)
+        return r;
+    int64_t reps = h->v / h->k, at = (r - skip) % it->v_dim,
+            head = (r - skip) / it->v_dim;
+    return skip + (head % reps * h->k + head / reps) * it->v_dim + at;
+}
+
 /* All rows of one tensor, in the order of the output. */
 static enum b2_status put_rows(struct convert *c, const struct convert_item *it,
                                const struct tensor *t, struct convert_error *e,
@@ -258,15 +299,24 @@ static enum b2_status put_rows(struct convert *c, const struct convert_item *it,
 
     if (!scratch)
         return err_set(err, B2_ENOMEM, "out of memory");
-    const struct convert_rows_shape shape = {t->type, it->type, t->ne[0],
-                                             tensor_width(t) + it->pad, it->unfold};
+    const struct convert_rows_shape shape = {
+        .from = t->type,
+        .to = it->type,
+        .n_src = t->ne[0],
+        .n_dst = tensor_width(t) + it->pad,
+        .scale = tensor_scale(t),
+        .add = it->change == HF_PLUS_ONE ? -1.0f : 0.0f,
+        .log_of_minus = it->change == HF_V_RATE,
+        .group = groups_columns(it, t) ? &c->v_heads : NULL,
+        .unfold = it->unfold,
+    };
     rc = convert_rows_new(&conv, &shape, scratch, err);
     size_t size = rc ? 0 : (size_t)convert_rows_dst_bytes(conv);
     uint8_t *dst = arena_calloc(scratch, size, 1);
     if (!rc && !dst)
         rc = err_set(err, B2_ENOMEM, "out of memory for a row");
     for (int64_t r = 0; !rc && r < rows; r++) {
-        int64_t from = it->heads > 0 ? hf_write_row(r, rows, it->heads) : r;
+        int64_t from = source_row(c, it, r, rows);
         const uint8_t *src = t->data + (uint64_t)from * convert_rows_src_bytes(conv);
         rc = convert_rows_row(conv, dst, src, e, err);
         if (rc)
@@ -368,10 +418,9 @@ static enum b2_status write_tensors(struct convert *c, const char *path,
     for (int64_t i = 0; !rc && i < c->n; i++) {
         const struct tensor *t = modelfile_tensor(c->mf, i);
         int64_t ne[TENSOR_MAX_RANK];
-        convert_shape(&c->item[i], t, ne);
+        int rank = convert_shape(&c->item[i], t, ne);
         if (!c->item[i].skip)
-            rc = parts_tensor(c->out, c->item[i].name, c->item[i].type, t->rank, ne,
-                              err);
+            rc = parts_tensor(c->out, c->item[i].name, c->item[i].type, rank, ne, err);
     }
     if (!rc)
         rc = parts_start(c->out, &r->n_files, &r->output_bytes, err);

@@ -6,6 +6,7 @@
 
 #include "compress/convert.h"
 #include "compress/convert_rows.h"
+#include "compress/heads.h"
 #include "compress/recipe.h"
 #include "format/hf_write.h"
 #include "format/parts_out.h"
@@ -24,17 +25,24 @@ struct convert_item { /* one tensor */
     enum dtype type;
     char name[HF_WRITE_NAME_MAX];
     bool skip;
-    int64_t pad;                   /* of each row in the output */
-    int64_t heads;                 /* rows go from pairs to halves; 0: they stay */
+    enum hf_change change; /* folder: what is undone */
+    int64_t v_dim;         /* folder: rows of a value head that moves; 0: none does */
+    int64_t pad;           /* of each row in the output */
+    int64_t heads;         /* rows go from pairs to halves; 0: they stay */
     const struct rotation *unfold; /* NULL: nothing to take off */
 };
 
-/* The output's shape: rows without the source's padding, with their own. */
-static inline void convert_shape(const struct convert_item *it, const struct tensor *t,
-                                 int64_t ne[TENSOR_MAX_RANK])
+/* The output's shape, and its rank: rows without the source's padding, with their own. */
+static inline int convert_shape(const struct convert_item *it, const struct tensor *t,
+                                int64_t ne[TENSOR_MAX_RANK])
 {
     memcpy(ne, t->ne, sizeof t->ne);
     ne[0] = tensor_width(t) + it->pad;
+    if (it->change != HF_V_CONV)
+        return t->rank;
+    ne[2] = ne[1]; /* a folder's convolution is [channels, 1, taps] */
+    ne[1] = 1;
+    return 3;
 }
 
 struct convert {
@@ -45,6 +53,7 @@ struct convert {
     struct convert_item *item; /* [n] in the source's order */
     int64_t n;
     bool any_ternary;
+    struct heads v_heads; /* of a gated delta net, for a folder */
     struct rotation_set rot;
     uint64_t total, done; /* bytes of the output's tensors */
     double sum_sq, n_values;

@@ -105,28 +105,45 @@ enum b2_status convert_meta(struct convert *c, struct b2_err *err)
     return rc;
 }
 
+/* The values of a tensor of rotary divisors; *out stays NULL when there is none. */
+static enum b2_status read_factors(struct convert *c, const char *name,
+                                   const float **out, int64_t *n, struct b2_err *err)
+{
+    int64_t i = modelfile_find(c->mf, name);
+
+    if (i < 0)
+        return B2_OK;
+    const struct tensor *t = modelfile_tensor(c->mf, i);
+    float *factors = arena_calloc(c->arena, (size_t)tensor_count(t), sizeof *factors);
+    if (!factors)
+        return err_set(err, B2_ENOMEM, "out of memory");
+    enum b2_status rc = modelfile_load(c->mf, i, err);
+    if (!rc)
+        quant_decode_row(t->type, factors, t->data, tensor_count(t));
+    modelfile_unload(c->mf, i);
+    *out = factors;
+    *n = tensor_count(t);
+    return rc;
+}
+
 enum b2_status convert_describe(struct convert *c, struct hf_write_model *w,
                                 struct b2_err *err)
 {
-    int64_t embed = modelfile_find(c->mf, "token_embd.weight");
-    int64_t freqs = modelfile_find(c->mf, "rope_freqs.weight");
+    int64_t embed = modelfile_find(c->mf, "token_embd.weight"), n_long = 0;
     enum b2_status rc;
 
     if (embed < 0)
         return err_set(err, B2_ENOTFOUND, "tensor token_embd.weight is missing");
     w->vocab = tensor_rows(modelfile_tensor(c->mf, embed));
     w->tied = modelfile_find(c->mf, "output.weight") < 0;
-    if (freqs < 0)
-        return B2_OK;
-    const struct tensor *t = modelfile_tensor(c->mf, freqs);
-    float *factors = arena_calloc(c->arena, (size_t)tensor_count(t), sizeof *factors);
-    if (!factors)
-        return err_set(err, B2_ENOMEM, "out of memory");
-    rc = modelfile_load(c->mf, freqs, err);
+    rc = read_factors(c, "rope_factors_long.weight", &w->rope_long, &n_long, err);
     if (!rc)
-        quant_decode_row(t->type, factors, t->data, tensor_count(t));
-    modelfile_unload(c->mf, freqs);
-    w->rope_factors = factors;
-    w->n_rope_factors = tensor_count(t);
+        rc = read_factors(c, n_long ? "rope_factors_short.weight" : "rope_freqs.weight",
+                          &w->rope_factors, &w->n_rope_factors, err);
+    if (!rc && n_long && n_long != w->n_rope_factors)
+        rc = err_set(
+            err, B2_EFORMAT,
+            "tensor rope_factors_short.weight is not beside the long one, or of "
+            "another length");
     return rc;
 }

@@ -14,6 +14,9 @@ struct convert_rows {
     enum dtype from, to;
     int64_t n_src, n; /* values of a row of the source, and of them in the output */
     uint64_t src_bytes, dst_bytes;
+    float scale, add; /* of all values of the source */
+    bool log_of_minus;
+    const struct heads *group;
     const struct rotation *unfold;
     bool carry;                 /* ternary to ternary with groups that nest */
     float *x, *y;               /* [n_src], [n] values before and after */
@@ -33,15 +36,22 @@ enum b2_status convert_rows_new(struct convert_rows **out,
 
     if (!c)
         return err_set(err, B2_ENOMEM, "out of memory");
-    *c = (struct convert_rows){
-        .from = from, .to = to, .n_src = n_src, .n = n, .unfold = shape->unfold};
+    *c = (struct convert_rows){.from = from,
+                               .to = to,
+                               .n_src = n_src,
+                               .n = n,
+                               .scale = f->flags & DTF_APART ? shape->scale : 1.0f,
+                               .add = shape->add,
+                               .log_of_minus = shape->log_of_minus,
+                               .group = shape->group,
+                               .unfold = shape->unfold};
     rc = dtype_row_bytes(&c->src_bytes, from, (uint64_t)n_src, err);
     if (!rc)
         rc = dtype_row_bytes(&c->dst_bytes, to, (uint64_t)n, err);
     if (rc)
         return rc;
-    c->carry =
-        f->flags & t->flags & DTF_TERNARY && f->block % t->block == 0 && !shape->unfold;
+    c->carry = f->flags & t->flags & DTF_TERNARY && f->block % t->block == 0 &&
+               !(f->flags & DTF_APART) && !shape->unfold;
     c->x = arena_calloc(a, (size_t)n_src, sizeof *c->x);
     c->y = arena_calloc(a, (size_t)n, sizeof *c->y);
     if (!c->x || !c->y)
@@ -138,7 +148,8 @@ enum b2_status convert_rows_row(struct convert_rows *c, uint8_t *dst,
     const char *what;
     enum b2_status rc;
 
-    if (c->from == c->to && c->n_src == c->n && !c->unfold) {
+    if (c->from == c->to && c->n_src == c->n && !c->unfold && c->add == 0.0f &&
+        !c->log_of_minus && !c->group) {
         memcpy(dst, src, (size_t)c->src_bytes);
         e->n_values += (double)c->n;
         return B2_OK;
@@ -154,8 +165,16 @@ enum b2_status convert_rows_row(struct convert_rows *c, uint8_t *dst,
         return B2_OK;
     }
     quant_decode_row(c->from, c->x, src, c->n_src);
+    for (int64_t i = 0; c->scale != 1.0f && i < c->n_src; i++)
+        c->x[i] *= c->scale;
+    for (int64_t i = 0; c->add != 0.0f && i < c->n_src; i++)
+        c->x[i] += c->add;
+    for (int64_t i = 0; c->log_of_minus && i < c->n_src; i++)
+        c->x[i] = (float)log(-(double)c->x[i]);
     if (c->unfold)
         unfold_row(c->unfold, c->x, c->y);
+    if (c->group)
+        heads_group(c->group, c->x, c->n);
     rc = check_values(c, err);
     if (rc)
         return rc;

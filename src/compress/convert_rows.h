@@ -10,6 +10,7 @@
 
 #include "backend/backend.h"
 #include "base/arena.h"
+#include "compress/heads.h"
 #include "tensor/dtype.h"
 
 struct convert_error {
@@ -23,6 +24,11 @@ struct convert_rows; /* how the rows of one tensor change, with its scratch */
 struct convert_rows_shape {
     enum dtype from, to;  /* to: DTF_WRITE, or the same type */
     int64_t n_src, n_dst; /* values of a row; n_dst is less when padding is dropped */
+    float scale;          /* of the source, tensor_scale() */
+    bool log_of_minus;    /* each value x becomes ln(-x) */
+    const struct heads
+        *group; /* value heads along the row, to be grouped; NULL: none */
+    float add;  /* to each value, in F32; the error counts from the sum */
     /* May be NULL; borrowed. Its block-Hadamard rotation of the first `width` values is
      * taken off on the way, W = (W' H) diag(s). */
     const struct rotation *unfold;

@@ -33,7 +33,7 @@ static void copy_row(const struct batch *b, int64_t r, const uint8_t *src, float
     *stat = (struct fit_stat){.n = b->width};
     if (!choose_is_numbers(b->it->t->type))
         return;
-    quant_decode_row(b->it->t->type, row, src, b->it->t->ne[0]);
+    quant_decode_tensor_row(b->it->t, row, src);
     for (int64_t i = 0; i < b->width; i++) {
         stat->energy += (double)row[i] * (double)row[i];
         stat->zeros += row[i] == 0.0f;
@@ -43,7 +43,7 @@ static void copy_row(const struct batch *b, int64_t r, const uint8_t *src, float
 /* A row of the source with zeros for the padding, rotated if it is to be. */
 static void make_row(const struct batch *b, const uint8_t *src, float *row)
 {
-    quant_decode_row(b->it->t->type, row, src, b->it->t->ne[0]);
+    quant_decode_tensor_row(b->it->t, row, src);
     for (int64_t i = b->width; i < b->row_step; i++)
         row[i] = 0.0f;
     if (choose_picked(b->it)->fold)

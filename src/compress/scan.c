@@ -88,8 +88,7 @@ static void scan_rows(void *ctx, int64_t begin, int64_t end, int thread)
     uint8_t *encoded = p->encoded + p->encoded_bytes * thread;
 
     for (int64_t r = begin; r < end; r++) {
-        quant_decode_row(p->it->t->type, row, p->it->t->data + r * p->src_row_bytes,
-                         p->it->t->ne[0]);
+        quant_decode_tensor_row(p->it->t, row, p->it->t->data + r * p->src_row_bytes);
         for (int64_t i = p->width; i < p->row_step; i++)
             row[i] = 0.0f; /* what padding is rounded from */
         check_row(&p->check[r], row, p->width);

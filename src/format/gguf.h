@@ -35,7 +35,7 @@ void gguf_close(struct gguf *g); /* zeroed is fine */
 struct gguf_out;
 
 /* Starts path (atomically: appears at finish). Adds split/alignment keys itself; meta is
- * borrowed until gguf_out_header. */
+ * borrowed until gguf_out_header. path NULL: no file, only gguf_out_size can follow. */
 enum b2_status gguf_out_open(struct gguf_out **out, const char *path, bool force,
                              const struct meta *meta, struct b2_err *err) NODISCARD;
 /* The version field, 3 by default: B2_EARG for another number than 2 or 3. Before the

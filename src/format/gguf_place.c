@@ -9,10 +9,13 @@
  */
 #include "base/arena.h"
 #include "base/mem.h"
+#include "base/reader.h"
 #include "format/gguf_int.h"
 #include "format/names.h"
+#include "tensor/f16.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -133,6 +136,25 @@ static enum b2_status resolve_42(struct gguf *g, const struct span *s,
     return B2_OK;
 }
 
+/* Bytes behind the rows: I2_S keeps its scale there, an F32 and 28 bytes of nothing. */
+static uint64_t tail_bytes(const struct tensor *t)
+{
+    return dtype_info(t->type)->flags & DTF_APART && t->n_bytes > 0 ? 32 : 0;
+}
+
+static enum b2_status read_scale(struct tensor *t, struct b2_err *err)
+{
+    if (tail_bytes(t) == 0)
+        return B2_OK;
+    t->scale = f32_from_bits(le_get32(t->data + t->n_bytes));
+    if (!isfinite(t->scale))
+        return err_set(err, B2_EFORMAT,
+                       "%s: the scale behind its codes is not a number: damaged, or "
+                       "another packing of this type",
+                       dtype_info(t->type)->name);
+    return B2_OK;
+}
+
 /* Alignment, overlap with the one before, end of file. */
 static enum b2_status check_span(const struct gguf *g, const struct span *s,
                                  uint64_t *end, uint64_t data_bytes, struct b2_err *err)
@@ -149,13 +171,14 @@ static enum b2_status check_span(const struct gguf *g, const struct span *s,
                        "%" PRIu64,
                        s->offset, *end);
     uint64_t present = s->offset < data_bytes ? data_bytes - s->offset : 0;
-    if (t->n_bytes > present || s->offset > data_bytes)
+    uint64_t need = t->n_bytes + tail_bytes(t);
+    if (need > present || s->offset > data_bytes)
         return err_set(err, B2_ETRUNC,
                        "the file is cut: needed %" PRIu64 " bytes at offset %" PRIu64
                        ", present %" PRIu64,
-                       t->n_bytes, s->offset, present);
+                       need, s->offset, present);
     if (t->n_bytes > 0)
-        *end = s->offset + t->n_bytes;
+        *end = s->offset + need;
     return B2_OK;
 }
 
@@ -185,6 +208,7 @@ enum b2_status gguf_place_tensors(struct gguf *g, const uint8_t *data_section,
         if (rc)
             break;
         t->data = data_section + s[k].offset;
+        rc = about(t, read_scale(t, err), err);
         g->offsets[s[k].index] = g->data_offset + s[k].offset;
     }
 done:

@@ -27,13 +27,13 @@ enum b2_status gguf_out_open(struct gguf_out **out, const char *path, bool force
     struct gguf_out *o = mem_calloc(1, sizeof *o);
 
     if (!o)
-        return err_set(err, B2_ENOMEM, "%s: out of memory", path);
+        return err_set(err, B2_ENOMEM, "%s: out of memory", path ? path : "GGUF");
     o->meta = meta;
     o->version = GGUF_VERSION;
     enum b2_status rc = gguf_alignment(meta, &o->align, err);
     if (rc)
-        err_wrap(err, "%s", path);
-    else
+        err_wrap(err, "%s", path ? path : "GGUF");
+    else if (path)
         rc = file_out_open(&o->file, path, force, err);
     if (rc) {
         gguf_out_abort(o);
@@ -56,7 +56,8 @@ enum b2_status gguf_out_version(struct gguf_out *o, uint32_t version,
 enum b2_status gguf_out_tensor(struct gguf_out *o, const char *name, enum dtype type,
                                int rank, const int64_t *ne, struct b2_err *err)
 {
-    if (dtype_info(type)->gguf_id < 0 || type == DT_Q2_0_G128)
+    if (dtype_info(type)->gguf_id < 0 || type == DT_Q2_0_G128 ||
+        dtype_info(type)->flags & DTF_APART)
         return err_set(err, B2_EARG, "tensor %s: a GGUF cannot hold type %s", name,
                        dtype_info(type)->name);
     return out_list_add(&o->list, name, type, rank, ne, GGUF_NAME_MAX, err);

@@ -42,6 +42,7 @@ enum hf_window {
 /* An architecture. */
 struct hf_arch {
     const char *hf, *gguf;           /* "LlamaForCausalLM", "llama" */
+    const char *model_type;          /* "llama" in config.json */
     const struct hf_tensor *tensors; /* ends with hf == NULL */
     const char *activation;          /* the only hidden_act */
     enum hf_window window;
@@ -49,6 +50,8 @@ struct hf_arch {
     uint32_t default_window, default_head_dim; /* 0: none, width per head */
     double default_theta;
     bool default_tied;
+    bool rotary_part;    /* partial_rotary_factor, longrope: hf_longrope.c */
+    bool attention_bias; /* config.json says whether q, k, v and o have biases */
     /* Settings that change the arithmetic and are translated for this architecture
      * though most refuse them; ends with NULL. */
     const char *const *own;
@@ -58,6 +61,8 @@ struct hf_arch {
 
 /* By name in config.json's "architectures"; NULL if unknown. */
 const struct hf_arch *hf_arch_find(const char *hf_name);
+/* By general.architecture: the first row of that name; NULL if unknown. */
+const struct hf_arch *hf_arch_of_gguf(const char *name);
 const char *hf_arch_list(void); /* "LlamaForCausalLM, …" for messages */
 
 enum { HF_ROPE_FACTORS_MAX = 512 };
@@ -67,10 +72,14 @@ struct hf_model {
     const struct hf_arch *arch;
     uint32_t n_layers, n_heads, n_kv_heads, head_dim;
     uint32_t k_heads, v_heads, k_dim, v_dim; /* of gated delta nets; else 0 */
-    bool tied;                               /* no tensor of its own for the output */
+    uint32_t n_rot; /* values of a head that turn; set by hf_rope_part */
+    bool tied;      /* no tensor of its own for the output */
     /* llama3 scaling: the tensor rope_freqs.weight that the converter computes. */
     float rope_factors[HF_ROPE_FACTORS_MAX];
     int n_rope_factors; /* 0: none */
+    /* longrope: rope_factors are those of short contexts, these of long ones. */
+    float rope_long[HF_ROPE_FACTORS_MAX];
+    bool longrope;
 };
 
 /* Translates config.json into keys (general.architecture, llama.…). B2_EUNSUP: an
@@ -110,6 +119,17 @@ enum b2_status hf_delta_meta(struct meta *m, struct hf_model *model,
 /* The rope group of config.json; part of hf_config_meta. root: cJSON object. */
 enum b2_status hf_rope_meta(struct meta *m, struct hf_model *model,
                             const struct cJSON *root, struct b2_err *err) NODISCARD;
+
+/* How much of a head turns, and the original context; part of hf_rope_meta for
+ * architectures with rotary_part. group: the scaling, may be NULL. */
+enum b2_status hf_rope_part(struct meta *m, struct hf_model *model,
+                            const struct cJSON *root, const struct cJSON *group,
+                            struct b2_err *err) NODISCARD;
+
+/* rope_type "longrope" of such an architecture, after hf_rope_part. */
+enum b2_status hf_longrope_meta(struct meta *m, struct hf_model *model,
+                                const struct cJSON *root, const struct cJSON *group,
+                                struct b2_err *err) NODISCARD;
 
 /* What a tensor of the folder becomes. */
 struct hf_target {

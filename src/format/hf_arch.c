@@ -134,6 +134,20 @@ static const struct hf_tensor qwen35_tensors[] = {
     {NULL, NULL, false, HF_AS_IS},
 };
 
+/* q, k and v are one tensor, and so are gate and up, in both containers. */
+static const struct hf_tensor phi3_tensors[] = {
+    {"model.embed_tokens.weight", "token_embd.weight", false, HF_AS_IS},
+    {"input_layernorm.weight", "attn_norm.weight", true, HF_AS_IS},
+    {"self_attn.qkv_proj.weight", "attn_qkv.weight", true, HF_AS_IS},
+    {"self_attn.o_proj.weight", "attn_output.weight", true, HF_AS_IS},
+    {"post_attention_layernorm.weight", "ffn_norm.weight", true, HF_AS_IS},
+    {"mlp.gate_up_proj.weight", "ffn_up.weight", true, HF_AS_IS},
+    {"mlp.down_proj.weight", "ffn_down.weight", true, HF_AS_IS},
+    {"model.norm.weight", "output_norm.weight", false, HF_AS_IS},
+    {"lm_head.weight", "output.weight", false, HF_AS_IS},
+    {NULL, NULL, false, HF_AS_IS},
+};
+
 static const char *const none[] = {NULL};
 static const char *const qwen35_own[] = {
     "layer_types",           "full_attention_interval",      "partial_rotary_factor",
@@ -142,6 +156,8 @@ static const char *const qwen35_own[] = {
     "mamba_ssm_dtype", /* ours is F32 */
     "mtp_num_hidden_layers", "mtp_use_dedicated_embeddings", NULL,
 };
+static const char *const phi3_own[] = {"partial_rotary_factor", "resid_pdrop",
+                                       "embd_pdrop", NULL};
 static const char *const gemma3_own[] = {
     "layer_types",
     "rope_local_base_freq",
@@ -153,12 +169,15 @@ static const char *const gemma3_own[] = {
 /* Defaults are those of transformers' configuration classes. */
 static const struct hf_arch archs[] = {
     {.hf = "LlamaForCausalLM",
+     .model_type = "llama",
+     .attention_bias = true,
      .gguf = "llama",
      .tensors = llama_tensors,
      .activation = "silu",
      .default_theta = 1e4,
      .own = none},
     {.hf = "MistralForCausalLM",
+     .model_type = "mistral",
      .gguf = "llama",
      .tensors = llama_tensors,
      .activation = "silu",
@@ -166,6 +185,7 @@ static const struct hf_arch archs[] = {
      .default_theta = 1e4,
      .own = none},
     {.hf = "Qwen2ForCausalLM",
+     .model_type = "qwen2",
      .gguf = "qwen2",
      .tensors = qwen2_tensors,
      .activation = "silu",
@@ -173,6 +193,8 @@ static const struct hf_arch archs[] = {
      .default_theta = 1e4,
      .own = none},
     {.hf = "Qwen3ForCausalLM",
+     .model_type = "qwen3",
+     .attention_bias = true,
      .gguf = "qwen3",
      .tensors = qwen3_tensors,
      .activation = "silu",
@@ -181,6 +203,8 @@ static const struct hf_arch archs[] = {
      .default_theta = 1e4,
      .own = none},
     {.hf = "Qwen3_5ForCausalLM",
+     .model_type = "qwen3_5_text",
+     .attention_bias = true,
      .gguf = "qwen35",
      .tensors = qwen35_tensors,
      .activation = "silu",
@@ -190,6 +214,7 @@ static const struct hf_arch archs[] = {
      .own = qwen35_own,
      .delta = true},
     {.hf = "Qwen3_5ForConditionalGeneration",
+     .model_type = "qwen3_5",
      .gguf = "qwen35",
      .tensors = qwen35_tensors,
      .activation = "silu",
@@ -200,6 +225,8 @@ static const struct hf_arch archs[] = {
      .nested = true,
      .delta = true},
     {.hf = "Gemma3ForCausalLM",
+     .model_type = "gemma3_text",
+     .attention_bias = true,
      .gguf = "gemma3",
      .tensors = gemma3_tensors,
      .activation = "gelu_pytorch_tanh",
@@ -209,7 +236,18 @@ static const struct hf_arch archs[] = {
      .default_theta = 1e6,
      .default_tied = true,
      .own = gemma3_own},
+    {.hf = "Phi3ForCausalLM",
+     .model_type = "phi3",
+     .attention_bias = true,
+     .gguf = "phi3",
+     .tensors = phi3_tensors,
+     .activation = "silu",
+     .default_theta = 1e4,
+     .rotary_part = true,
+     .own = phi3_own},
     {.hf = "BitNetForCausalLM",
+     .model_type = "bitnet",
+     .attention_bias = true,
      .gguf = "bitnet-b1.58",
      .tensors = bitnet_tensors,
      .activation = "relu2",
@@ -227,11 +265,20 @@ const struct hf_arch *hf_arch_find(const char *hf_name)
     return NULL;
 }
 
+const struct hf_arch *hf_arch_of_gguf(const char *name)
+{
+    for (size_t i = 0; i < countof(archs); i++) {
+        if (strcmp(archs[i].gguf, name) == 0)
+            return &archs[i];
+    }
+    return NULL;
+}
+
 const char *hf_arch_list(void)
 {
     return "LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM, "
            "Qwen3_5ForCausalLM, Qwen3_5ForConditionalGeneration, Gemma3ForCausalLM, "
-           "BitNetForCausalLM";
+           "Phi3ForCausalLM, BitNetForCausalLM";
 }
 
 /* "model.layers.17.rest" gives 17 and rest; NULL for other names. */

@@ -2,7 +2,11 @@
  * hf_rope.c - rope_theta, rope_scaling and rope_parameters of config.json.
  *
  * Old files have "rope_theta" and "rope_scaling" {"type" or "rope_type", …}; new ones
- * one object "rope_parameters" with both. Kinds: default, linear, yarn, llama3.
+ * one object "rope_parameters" with both. Kinds: default, linear, ntk, dynamic, yarn,
+ * llama3; longrope is in hf_longrope.c.
+ *   ntk     a larger base: theta * factor^(d / (d - 2)), d the size of a head
+ *   dynamic the same, growing with the text once it passes max_position_embeddings; up
+ *           to there nothing is stretched, and further no context goes here
  *   llama3  becomes a tensor of divisors, as llama.cpp's converter computes it:
  *           wave = 2 pi / freq; wave < orig / high: 1; wave > orig / low: factor;
  *           between: 1 / ((1 - s) / factor + s), s = (orig / wave - low) / (high - low)
@@ -46,7 +50,7 @@ static enum b2_status find_group(const struct hf_arch *arch, const cJSON *root,
 /* Settings that a kind uses; any other that is not null is refused. */
 static const struct {
     const char *name;
-    bool linear, yarn, llama3;
+    bool linear, yarn, llama3; /* ntk and dynamic are as linear */
 } settings[] = {
     {"factor", true, true, true},
     {"original_max_position_embeddings", false, true, true},
@@ -94,7 +98,9 @@ static enum b2_status check_settings(const struct hf_arch *arch, const cJSON *gr
             if (strcmp(item->string, settings[i].name) != 0)
                 continue;
             known = true;
-            used = (settings[i].linear && strcmp(kind, "linear") == 0) ||
+            used = (settings[i].linear &&
+                    (strcmp(kind, "linear") == 0 || strcmp(kind, "ntk") == 0 ||
+                     strcmp(kind, "dynamic") == 0)) ||
                    (settings[i].yarn && strcmp(kind, "yarn") == 0) ||
                    (settings[i].llama3 && strcmp(kind, "llama3") == 0);
             if (used && !cJSON_IsNumber(item))
@@ -234,21 +240,33 @@ enum b2_status hf_rope_meta(struct meta *m, struct hf_model *model, const cJSON 
         type = cJSON_GetObjectItemCaseSensitive(group, "type");
     if (cJSON_IsString(type))
         kind = type->valuestring;
+    if (!rc && model->arch->rotary_part)
+        rc = hf_rope_part(m, model, root, group, err);
     if (rc || !group)
         return rc;
+    if (model->arch->rotary_part &&
+        (strcmp(kind, "longrope") == 0 || strcmp(kind, "su") == 0 ||
+         strcmp(kind, "yarn") == 0)) /* what the first files called it */
+        return hf_longrope_meta(m, model, root, group, err);
     bool linear = strcmp(kind, "linear") == 0, yarn = strcmp(kind, "yarn") == 0;
-    if (!linear && !yarn && strcmp(kind, "llama3") != 0 && strcmp(kind, "default") != 0)
+    bool ntk = strcmp(kind, "ntk") == 0, dynamic = strcmp(kind, "dynamic") == 0;
+    if (!linear && !yarn && !ntk && !dynamic && strcmp(kind, "llama3") != 0 &&
+        strcmp(kind, "default") != 0)
         return err_set(
             err, B2_EUNSUP,
-            "config.json: rope_type %.40s is not supported (default, linear, "
-            "yarn, llama3)",
+            "config.json: rope_type %.40s is not supported (default, linear, ntk, "
+            "dynamic, yarn, llama3; longrope of Phi 3)",
             kind);
     rc = check_settings(model->arch, group, kind, err);
     if (rc || strcmp(kind, "default") == 0)
         return rc;
     rc = read_stretch(root, group, &factor, &orig, err);
-    if (rc)
+    if (rc || dynamic)
         return rc;
+    if (ntk) {
+        double d = (double)model->head_dim;
+        return set_f32(m, arch, "freq_base", theta * pow(factor, d / (d - 2)), err);
+    }
     if (!linear && !yarn)
         return set_llama3(model, group, theta, factor, orig, err);
     (void)snprintf(key, sizeof key, "%s.rope.scaling.type", arch);

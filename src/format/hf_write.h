@@ -1,12 +1,13 @@
 /*
  * hf_write.h - the files of a Hugging Face folder beside the weights, from GGUF keys.
  *
- * config.json (LlamaForCausalLM), generation_config.json, tokenizer.json and
- * tokenizer_config.json, as `transformers` and format/hf.h read them.
+ * config.json, generation_config.json, tokenizer.json and tokenizer_config.json of any
+ * architecture in hf_arch.c, as `transformers` and format/hf.h read them.
  */
 #ifndef FORMAT_HF_WRITE_H
 #define FORMAT_HF_WRITE_H
 
+#include "format/hf.h"
 #include "format/meta.h"
 #include "tensor/dtype.h"
 
@@ -20,16 +21,28 @@ struct hf_write_model {
     int64_t head_dim;          /* 0: width over heads */
     bool tied;                 /* there is no output.weight */
     const float *rope_factors; /* rope_freqs.weight, NULL: none */
+    const float
+        *rope_long; /* longrope: those of long contexts, rope_factors the others */
     int64_t n_rope_factors;
 };
 
 /* B2_EUNSUP: an architecture that has no folder form here (named). */
 enum b2_status hf_write_check(const struct meta *m, struct b2_err *err) NODISCARD;
 
-/* The folder's name of a GGUF tensor. *heads gets the number of heads whose rows must
- * go from interleaved pairs to two halves, 0: none. False: no such tensor there. */
-bool hf_write_name(char out[HF_WRITE_NAME_MAX], int64_t *heads, const struct meta *m,
+/* Where a GGUF tensor goes, and what is done to it. */
+struct hf_write_place {
+    char name[HF_WRITE_NAME_MAX];
+    enum hf_change change; /* to be undone */
+    int64_t heads; /* heads whose rows go from interleaved pairs to halves; 0: none */
+    int64_t v_dim; /* rows of a value head that moves to another place; 0: none does */
+};
+
+/* False: the architecture's folders have no such tensor. */
+bool hf_write_name(struct hf_write_place *out, const struct meta *m,
                    const char *gguf_name);
+
+/* "LlamaForCausalLM", for messages. */
+const char *hf_write_class(const struct meta *m);
 
 /* Row of the GGUF tensor that stands at row r of the folder's tensor, whose rows are
  * split evenly over heads: half h of a head, number i, is there pair i, member h. */

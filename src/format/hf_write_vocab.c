@@ -39,6 +39,10 @@ static const char smollm[] =
     SEQUENCE("{\"type\":\"Digits\",\"individual_digits\":true}," BYTE_LEVEL("true"));
 static const char llama3[] = LLAMA3("\\\\p{N}{1,3}");
 static const char qwen2[] = LLAMA3("\\\\p{N}");
+static const char qwen35[] = SEQUENCE(
+    SPLIT(CONTRACTION "|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?[\\\\p{L}\\\\p{M}]+|\\\\p{N}"
+                      "| ?[^\\\\s\\\\p{L}\\\\p{M}\\\\p{N}]+[\\\\r\\\\n]*|" LINES)
+        BYTE_LEVEL("false"));
 static const char gpt4o[] = CASED(CONTRACTION "?", "\\\\p{N}{1,3}");
 static const char tekken[] = CASED("", "\\\\p{N}");
 static const char deepseek3[] = SEQUENCE(
@@ -65,6 +69,7 @@ static const struct hf_write_pre pres[] = {
     {"dbrx", llama3, false, false, false},
     {"smaug-bpe", llama3, false, false, false},
     {"qwen2", qwen2, false, true, false},
+    {"qwen35", qwen35, false, true, false},
     {"deepseek-r1-qwen", qwen2, false, true, false},
     {"megrez", qwen2, false, true, false},
     {"stablelm2", qwen2, false, false, false},

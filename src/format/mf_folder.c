@@ -421,8 +421,9 @@ static int by_order(const void *a, const void *b)
     return x->order < y->order ? -1 : x->order > y->order;
 }
 
-/* rope_freqs.weight of llama3 scaling: computed, as a converter would store it. */
-static enum b2_status add_rope_factors(struct folder *f, struct b2_err *err)
+/* A tensor of divisors of frequencies, as a converter would store it. */
+static enum b2_status add_factors(struct folder *f, const char *name,
+                                  const float *factors, struct b2_err *err)
 {
     int n = f->model.n_rope_factors;
     struct mf_entry e = {.how = MF_MADE, .part = -1};
@@ -432,8 +433,8 @@ static enum b2_status add_rope_factors(struct folder *f, struct b2_err *err)
     float *data = arena_calloc(f->mf->arena, (size_t)n, sizeof *data);
     if (!data)
         return err_set(err, B2_ENOMEM, "out of memory");
-    memcpy(data, f->model.rope_factors, (size_t)n * sizeof *data);
-    e.t = (struct tensor){.name = "rope_freqs.weight",
+    memcpy(data, factors, (size_t)n * sizeof *data);
+    e.t = (struct tensor){.name = name,
                           .type = DT_F32,
                           .rank = 1,
                           .ne = {n, 1, 1, 1},
@@ -456,6 +457,18 @@ static void note_left_out(const struct folder *f)
                  "%s: %" PRId64
                  " tensors that predict further tokens (mtp) are left out",
                  f->mf->path, f->n_mtp);
+}
+
+/* Of llama3 scaling, which is computed, or the two sets of longrope. */
+static enum b2_status add_rope_factors(struct folder *f, struct b2_err *err)
+{
+    const struct hf_model *m = &f->model;
+    enum b2_status rc;
+
+    if (!m->longrope)
+        return add_factors(f, "rope_freqs.weight", m->rope_factors, err);
+    rc = add_factors(f, "rope_factors_long.weight", m->rope_long, err);
+    return rc ? rc : add_factors(f, "rope_factors_short.weight", m->rope_factors, err);
 }
 
 static enum b2_status finish(struct folder *f, struct b2_err *err)

@@ -58,6 +58,7 @@ static void init_ref(struct kernels *k)
                 [DT_Q2_0_G128] = unpack_q2_0_g128_c,
                 [DT_PQ2_0] = unpack_q2_0_g128_c, /* the same bytes */
                 [DT_PTQ1_0] = unpack_ptq1_0_c,
+                [DT_I2_S] = unpack_i2_s_c,
             },
         .dequant = kernel_dequant_c,
         .qdot = kernel_qdot_c,
@@ -185,7 +186,7 @@ void kernels_init(struct kernels *k, unsigned cpu)
 
 bool kernel_is_quant(enum dtype t)
 {
-    return t >= DT_Q4_0 && t <= DT_PTQ1_0;
+    return t >= DT_Q4_0 && t <= DT_I2_S;
 }
 
 bool kernel_has_min(enum dtype t)
@@ -206,6 +207,7 @@ int kernel_block(enum dtype t)
     case DT_Q2_0_G128:
     case DT_PQ2_0:
     case DT_PTQ1_0:
+    case DT_I2_S:
         return 128;
     case DT_TQ1_0:
     case DT_TQ2_0:

@@ -84,7 +84,8 @@ struct kd_step {
 };
 
 /* Unpacks n weights (a multiple of the type's block) of one row: code [n], scale and min
- * [n / KQ_GROUP]. min is written only by types for which kernel_has_min() says so. */
+ * [n / KQ_GROUP]. min is written only by types for which kernel_has_min() says so. Types
+ * with DTF_APART give scales of 1; the caller multiplies the products. */
 typedef void kernel_unpack(int8_t *code, float *scale, float *min, const uint8_t *src,
                            int64_t n);
 

@@ -21,7 +21,7 @@ void kernel_fdot_c(float *y, int64_t y_step, const struct kf_mat *w,
 /* ref/unpack_ref.c, ref/unpack_k_ref.c */
 kernel_unpack unpack_q4_0_c, unpack_q4_1_c, unpack_q5_0_c, unpack_q5_1_c, unpack_q8_0_c;
 kernel_unpack unpack_q1_0_c, unpack_q2_0_c, unpack_q2_0_g128_c;
-kernel_unpack unpack_tq1_0_c, unpack_tq2_0_c, unpack_ptq1_0_c;
+kernel_unpack unpack_tq1_0_c, unpack_tq2_0_c, unpack_ptq1_0_c, unpack_i2_s_c;
 kernel_unpack unpack_q2_k_c, unpack_q3_k_c, unpack_q4_k_c, unpack_q5_k_c, unpack_q6_k_c;
 
 /* ref/float_ref.c */

@@ -12,6 +12,11 @@ static const struct arch archs[] = {
     {.name = "llama", .rope = ROPE_NORM, .glu = GLU_SILU},
     {.name = "qwen2", .rope = ROPE_NEOX, .glu = GLU_SILU, .qkv_bias = true},
     {.name = "qwen3", .rope = ROPE_NEOX, .glu = GLU_SILU, .qk_norm = true},
+    {.name = "phi3",
+     .rope = ROPE_NEOX,
+     .glu = GLU_SILU,
+     .fused = true,
+     .longrope = true},
     {.name = "bitnet-b1.58", .rope = ROPE_NEOX, .glu = GLU_RELU2, .sub_norms = true},
     {.name = "gemma3",
      .rope = ROPE_NEOX,
@@ -41,5 +46,5 @@ const struct arch *arch_find(const char *name)
 
 const char *arch_list(void)
 {
-    return "llama, qwen2, qwen3, qwen35, gemma3, bitnet-b1.58";
+    return "llama, qwen2, qwen3, qwen35, phi3, gemma3, bitnet-b1.58";
 }

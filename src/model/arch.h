@@ -13,6 +13,9 @@ struct arch {
     const char *name; /* general.architecture, and the prefix of its keys */
     enum rope_kind rope;
     enum glu_kind glu;
+    bool fused; /* q, k and v are one tensor, and so are gate and up */
+    bool
+        longrope; /* may have a set of rotary divisors for short and for long contexts */
     bool qkv_bias;   /* biases on q, k and v */
     bool qk_norm;    /* each head of q and k is normalised, before rotary positions */
     bool post_norms; /* each block's output is normalised before it is added */

@@ -182,8 +182,8 @@ static void rope_store_attend(struct forward *f, int64_t layer, int64_t n, int64
 {
     const struct hparams *hp = &f->m->hp;
     struct cache_layer *c = &f->cache.layer[layer];
-    const struct rope_table *table =
-        hparams_slides(hp, layer) ? &f->m->rope_local : &f->m->rope;
+    const bool slides = hparams_slides(hp, layer);
+    const struct rope_table *table = model_rope(f->m, slides, f->params.ctx);
     struct rope_args rope = {
         .kind = hp->arch->rope,
         .head_dim = hp->head_dim,

@@ -288,6 +288,7 @@ static enum b2_status read_scaling_type(struct hparams *hp, const struct source 
         enum rope_scaling kind;
     } kinds[] = {
         {"none", ROPE_SCALE_NONE},
+        {"longrope", ROPE_SCALE_NONE}, /* the divisors are tensors */
         {"linear", ROPE_SCALE_LINEAR},
         {"yarn", ROPE_SCALE_YARN},
     };
@@ -299,7 +300,8 @@ static enum b2_status read_scaling_type(struct hparams *hp, const struct source 
     if (rc)
         return rc;
     for (size_t i = 0; i < countof(kinds); i++) {
-        if (strcmp(type, kinds[i].name) == 0) {
+        if (strcmp(type, kinds[i].name) == 0 &&
+            (s->arch->longrope || strcmp(type, "longrope") != 0)) {
             hp->rope_scaling = kinds[i].kind;
             return B2_OK;
         }

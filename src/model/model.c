@@ -67,12 +67,21 @@ static enum b2_status make_rope(struct model *m, struct b2_err *err)
     enum b2_status rc = make_table(&m->rope, m, &m->hp, m->rope_freq_factors, err);
 
     m->rope_local = m->rope;
+    if (!rc && m->rope_long_factors)
+        rc = make_table(&m->rope_long, m, &m->hp, m->rope_long_factors, err);
     if (rc || m->hp.rope_base_local == 0.0f)
         return rc;
     local.rope_base = m->hp.rope_base_local;
     local.rope_scaling = ROPE_SCALE_NONE;
     local.rope_attn_factor = 1.0f;
     return make_table(&m->rope_local, m, &local, NULL, err);
+}
+
+const struct rope_table *model_rope(const struct model *m, bool slides, int64_t ctx)
+{
+    if (m->rope_long.freq && (float)ctx > m->hp.rope_orig_ctx)
+        return &m->rope_long;
+    return slides ? &m->rope_local : &m->rope;
 }
 
 static enum b2_status open_parts(struct model *m, const char *path,

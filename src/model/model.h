@@ -46,10 +46,13 @@ struct model {
     struct tokenizer *tok;    /* NULL when the file has none and that was allowed */
     struct weight embd, head; /* head shares embd's data when tied */
     bool tied;
-    const float *out_norm;              /* [D] */
-    const float *rope_freq_factors;     /* [n_rot/2] or NULL (llama3 scaling in GGUF) */
+    const float *out_norm;          /* [D] */
+    const float *rope_freq_factors; /* [n_rot/2] or NULL (llama3 scaling in GGUF) */
+    const float *rope_long_factors; /* the same in long contexts, or NULL (longrope) */
     struct rope_table rope, rope_local; /* of layers that see all, that slide */
-    struct layer_weights *layers;       /* [n_layers] */
+    struct rope_table
+        rope_long; /* of all, in contexts above rope_orig_ctx; freq NULL: none */
+    struct layer_weights *layers; /* [n_layers] */
     struct rotation_decl rotation;
     struct rotation_set rots;
     uint64_t weights_bytes;        /* tensors that are used, and copies made of them */
@@ -59,6 +62,10 @@ struct model {
     struct arena *arena;
     char fingerprint[65];
 };
+
+/* The table for a layer in a session of ctx positions: longrope takes the divisors by the
+ * context, so that no position changes while a text grows. */
+const struct rope_table *model_rope(const struct model *m, bool slides, int64_t ctx);
 
 struct model_params {
     const struct log *log;

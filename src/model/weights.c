@@ -95,6 +95,7 @@ enum b2_status weights_matrix(struct weights_binder *b, struct weight *w,
         .pad = t->pad,
         .data = t->data,
         .row_bytes = row_bytes,
+        .scale = tensor_scale(t),
         .rot = b->m->rots.forward[modelfile_find(b->m->mf, name)],
     };
     return B2_OK;
@@ -128,6 +129,43 @@ enum b2_status weights_vector(struct weights_binder *b, const float **out,
     return B2_OK;
 }
 
+/* Rows [first, first + rows) of a matrix as a matrix of their own. */
+static struct weight slice(const struct weight *w, int64_t first, int64_t rows)
+{
+    struct weight s = *w;
+
+    s.data += (uint64_t)first * w->row_bytes;
+    s.rows = rows;
+    return s;
+}
+
+/* One tensor for q, k and v, another for gate and up. */
+static enum b2_status take_fused(struct weights_binder *b, int64_t layer,
+                                 struct b2_err *err)
+{
+    const struct hparams *hp = &b->m->hp;
+    struct layer_weights *l = &b->m->layers[layer];
+    const int64_t q = hp->n_heads * hp->head_dim, kv = hp->n_kv_heads * hp->head_dim;
+    struct weight w = {0};
+    char name[WEIGHTS_NAME_MAX];
+    enum b2_status rc;
+
+    snprintf(name, sizeof name, "blk.%lld.attn_qkv.weight", (long long)layer);
+    rc = weights_matrix(b, &w, name, hp->d, q + 2 * kv, err);
+    if (rc)
+        return rc;
+    l->q = slice(&w, 0, q);
+    l->k = slice(&w, q, kv);
+    l->v = slice(&w, q + kv, kv);
+    snprintf(name, sizeof name, "blk.%lld.ffn_up.weight", (long long)layer);
+    rc = weights_matrix(b, &w, name, hp->d, 2 * hp->f, err);
+    if (rc)
+        return rc;
+    l->gate = slice(&w, 0, hp->f);
+    l->up = slice(&w, hp->f, hp->f);
+    return B2_OK;
+}
+
 static enum b2_status take_layer(struct weights_binder *b, int64_t layer,
                                  struct b2_err *err)
 {
@@ -142,12 +180,12 @@ static enum b2_status take_layer(struct weights_binder *b, int64_t layer,
         int64_t cols, rows;
         bool wanted;
     } matrices[] = {
-        {"attn_q", &l->q, hp->d, a->attn_gate ? 2 * q : q, attn},
-        {"attn_k", &l->k, hp->d, kv, attn},
-        {"attn_v", &l->v, hp->d, kv, attn},
+        {"attn_q", &l->q, hp->d, a->attn_gate ? 2 * q : q, attn && !a->fused},
+        {"attn_k", &l->k, hp->d, kv, attn && !a->fused},
+        {"attn_v", &l->v, hp->d, kv, attn && !a->fused},
         {"attn_output", &l->o, q, hp->d, attn},
-        {"ffn_gate", &l->gate, hp->d, hp->f, true},
-        {"ffn_up", &l->up, hp->d, hp->f, true},
+        {"ffn_gate", &l->gate, hp->d, hp->f, !a->fused},
+        {"ffn_up", &l->up, hp->d, hp->f, !a->fused},
         {"ffn_down", &l->down, hp->f, hp->d, true},
     };
     const struct {
@@ -185,6 +223,8 @@ static enum b2_status take_layer(struct weights_binder *b, int64_t layer,
     }
     if (rc == B2_OK && !attn)
         rc = weights_take_delta(b, layer, err);
+    if (rc == B2_OK && a->fused)
+        rc = take_fused(b, layer, err);
     return rc;
 }
 
@@ -219,20 +259,35 @@ static enum b2_status take_ends(struct weights_binder *b, struct b2_err *err)
     return rc;
 }
 
+static enum b2_status take_factors(struct weights_binder *b, const float **out,
+                                   const char *name, struct b2_err *err)
+{
+    const int64_t n = b->m->hp.n_rot / 2;
+    enum b2_status rc = weights_vector(b, out, name, n, err);
+
+    for (int64_t i = 0; rc == B2_OK && i < n; i++)
+        if (!((*out)[i] > 0.0f))
+            return err_set(err, B2_EFORMAT, "tensor %s: factor %lld is %g, not above 0",
+                           name, (long long)i, (double)(*out)[i]);
+    return rc;
+}
+
+/* Divisors of frequencies: one set, or one for short and one for long contexts. */
 static enum b2_status take_rope_factors(struct weights_binder *b, struct b2_err *err)
 {
-    static const char name[] = "rope_freqs.weight";
+    static const char one[] = "rope_freqs.weight";
+    static const char longer[] = "rope_factors_long.weight";
     struct model *m = b->m;
-    enum b2_status rc;
 
-    if (modelfile_find(m->mf, name) < 0)
-        return B2_OK;
-    rc = weights_vector(b, &m->rope_freq_factors, name, m->hp.n_rot / 2, err);
-    for (int64_t i = 0; rc == B2_OK && i < m->hp.n_rot / 2; i++)
-        if (!(m->rope_freq_factors[i] > 0.0f))
-            return err_set(err, B2_EFORMAT, "tensor %s: factor %lld is %g, not above 0",
-                           name, (long long)i, (double)m->rope_freq_factors[i]);
-    return rc;
+    if (m->hp.arch->longrope && modelfile_find(m->mf, longer) >= 0) {
+        enum b2_status rc = take_factors(b, &m->rope_long_factors, longer, err);
+        return rc ? rc
+                  : take_factors(b, &m->rope_freq_factors, "rope_factors_short.weight",
+                                 err);
+    }
+    return modelfile_find(m->mf, one) < 0
+               ? B2_OK
+               : take_factors(b, &m->rope_freq_factors, one, err);
 }
 
 static bool ends_with(const char *s, const char *end)
@@ -269,7 +324,7 @@ static const char *meaning_of_extra(const char *name, int64_t n_layers)
     if (layer >= 0 && ends_with(name, "_norm.weight"))
         return "this further normalisation is not supported here";
     if (strncmp(name, "rope_factors_", 13) == 0)
-        return "long-context rope factors (longrope) are not supported";
+        return "long-context rope factors (longrope) are not supported here";
     if (ends_with(name, ".lora_a") || ends_with(name, ".lora_b"))
         return "an adapter must be merged into its model first";
     return NULL;

@@ -31,6 +31,7 @@ enum dtype {
     DT_Q2_0_G128, /* id 42, groups of 128: the legacy layout; convert to PQ2_0 */
     DT_PQ2_0,     /* id 142 */
     DT_PTQ1_0,    /* id 143 */
+    DT_I2_S,      /* id 36: codes alone, the one scale lies behind them (tensor.h) */
     DT_F64,       /* from here on: containers only, never weights of a matmul */
     DT_I8,
     DT_I16,
@@ -48,6 +49,7 @@ enum {
     DTF_TERNARY = 1 << 1, /* codes are -1, 0, +1 (a 2-bit field may hold a fourth) */
     DTF_WRITE = 1 << 2,   /* quant_row() can make it */
     DTF_FLOAT = 1 << 3,   /* plain numbers, block of one */
+    DTF_APART = 1 << 4,   /* blocks hold codes; their scale is tensor.scale */
 };
 
 struct dtype_info {

@@ -2,6 +2,7 @@
  * quant.c - picks the codec of a type; plain numbers; checks that all types share.
  */
 #include "tensor/quant_int.h"
+#include "tensor/tensor.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -145,6 +146,15 @@ void quant_decode_row(enum dtype t, float *dst, const void *src, int64_t n)
     }
 }
 
+void quant_decode_tensor_row(const struct tensor *t, float *dst, const void *src)
+{
+    float scale = tensor_scale(t);
+
+    quant_decode_row(t->type, dst, src, t->ne[0]);
+    for (int64_t i = 0; scale != 1.0f && i < t->ne[0]; i++)
+        dst[i] *= scale;
+}
+
 void quant_encode_row(enum dtype t, void *dst, const float *src, int64_t n)
 {
     const struct dtype_info *info = dtype_info(t);
@@ -241,6 +251,9 @@ static void scale_fields(enum dtype t, int at[2])
     at[0] = 0;
     at[1] = -1;
     switch ((int)t) {
+    case DT_I2_S: /* its scale is no part of a block */
+        at[0] = -1;
+        break;
     case DT_Q4_1:
     case DT_Q5_1:
     case DT_Q4_K:

@@ -18,9 +18,14 @@
 
 #include "tensor/dtype.h"
 
-/* Decodes n weights (a multiple of the block; plain types any n). All types of dtype.h.
- * src needs no alignment. */
+/* Decodes n weights (a multiple of the block; plain types any n). All types of dtype.h;
+ * those with DTF_APART give their codes, to be multiplied with tensor_scale(). src needs
+ * no alignment. */
 void quant_decode_row(enum dtype t, float *dst, const void *src, int64_t n);
+
+/* Decodes one stored row of t, all ne[0] values, with its scale. */
+struct tensor;
+void quant_decode_tensor_row(const struct tensor *t, float *dst, const void *src);
 
 /* Encodes n weights. Types with DTF_WRITE only (a program error else). Values must be
  * finite; check with quant_check_row first. */
@@ -36,7 +41,7 @@ bool quant_scale_fits(enum dtype t, const float *src, int64_t n, int64_t *col);
 
 /* Ternary blocks: codes and scales apart. t has DTF_TERNARY, or is Q1_0.
  *   codes  [n] int8: -1, 0, +1 (2-bit types may decode +2; Q1_0 has no 0)
- *   scales [n / block] F32, exact values of the stored FP16 */
+ *   scales [n / block] F32, exact values of the stored FP16; 1 for types with DTF_APART */
 void quant_ternary_split(enum dtype t, int8_t *codes, float *scales, const void *src,
                          int64_t n);
 /* The reverse; scales are rounded to FP16. codes in -1..+1 (2-bit types: also +2; Q1_0

@@ -20,6 +20,7 @@ struct tensor {
     const uint8_t *data; /* mapped or owned by the container */
     uint64_t n_bytes;
     int64_t pad; /* values at the end of each row that are padding; 0 for most */
+    float scale; /* of all values, for types with DTF_APART; means nothing else */
 };
 
 /* Values of a row, padding left out: the inputs of a weight. */
@@ -31,6 +32,12 @@ static inline int64_t tensor_width(const struct tensor *t)
 static inline int64_t tensor_rows(const struct tensor *t)
 {
     return t->ne[1] * t->ne[2] * t->ne[3];
+}
+
+/* What decoded values are multiplied with. */
+static inline float tensor_scale(const struct tensor *t)
+{
+    return dtype_info(t->type)->flags & DTF_APART ? t->scale : 1.0f;
 }
 
 /* Values, padding left out. */

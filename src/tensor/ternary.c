@@ -1,6 +1,6 @@
 /*
  * ternary.c - the block layouts of few-valued weights: TQ1_0, TQ2_0, Q1_0, Q2_0 (both),
- * PQ2_0, PTQ1_0 (FORMATS.md 1.2 to 1.4).
+ * PQ2_0, PTQ1_0, I2_S (FORMATS.md 1.2 to 1.4).
  *
  * A block is one FP16 scale d and runs of bytes that hold several digits each; a weight
  * is (digit - 1) * d, for the binary type (2 * digit - 1) * d. Three radices:
@@ -11,6 +11,11 @@
  *      byte = ceil(256 V / 243), the fraction V / 243 in 8 bits. Digit n comes back
  *      without division: w = byte * 3^n mod 256, x = 3 w >> 8.
  *
+ * I2_S has no scale in its blocks. Three packings of it are about under one id, and
+ * nothing in a file tells them apart; read is that of the published BitNet files (128
+ * weights in 32 bytes), not the one of ARM quantisers (64 in 16) nor the interleaving of
+ * four rows of newer x86 builds.
+ *
  * The layouts differ only in where digit n of byte m goes, which one table says.
  */
 #include "tensor/quant_int.h"
@@ -18,7 +23,7 @@
 #include <assert.h>
 #include <string.h>
 
-enum { MAX_BLOCK = 256, MAX_SPANS = 3 };
+enum { MAX_BLOCK = 256, MAX_SPANS = 3, NO_SCALE = -1 };
 
 /* Bytes [at, at + n_bytes) of a block; digit n of byte m is weight
  * first + m * byte_step + n * digit_step. */
@@ -29,7 +34,7 @@ struct span {
 
 struct layout {
     int radix;
-    int scale_at;
+    int scale_at; /* NO_SCALE: lies elsewhere, taken as 1 */
     int n_spans;
     struct span span[MAX_SPANS];
 };
@@ -43,6 +48,8 @@ static const struct layout q2_0 = {4, 0, 1, {{2, 16, 4, 0, 4, 1}}};
 static const struct layout pq2_0 = {4, 0, 1, {{2, 32, 4, 0, 4, 1}}};
 static const struct layout ptq1_0 = {
     3, 26, 3, {{0, 16, 5, 0, 1, 16}, {16, 8, 5, 80, 1, 8}, {24, 2, 4, 120, 1, 2}}};
+
+static const struct layout i2_s = {4, NO_SCALE, 1, {{0, 32, 4, 96, 1, -32}}};
 
 static const struct layout *find_layout(enum dtype t)
 {
@@ -60,9 +67,16 @@ static const struct layout *find_layout(enum dtype t)
         return &pq2_0;
     case DT_PTQ1_0:
         return &ptq1_0;
+    case DT_I2_S:
+        return &i2_s;
     default:
         return NULL;
     }
+}
+
+static float scale_of(const uint8_t *block, const struct layout *l)
+{
+    return l->scale_at == NO_SCALE ? 1.0f : quant_get_f16(block + l->scale_at);
 }
 
 bool ternary_has(enum dtype t)
@@ -152,7 +166,7 @@ void ternary_decode(enum dtype t, float *dst, const uint8_t *src, int64_t n_bloc
     int8_t code[MAX_BLOCK];
 
     for (int64_t b = 0; b < n_blocks; b++, src += info->bytes, dst += info->block) {
-        float d = quant_get_f16(src + l->scale_at);
+        float d = scale_of(src, l);
         unpack(code, src, l);
         for (int i = 0; i < info->block; i++)
             dst[i] = (float)code[i] * d;
@@ -207,7 +221,7 @@ void quant_ternary_split(enum dtype t, int8_t *codes, float *scales, const void 
 
     assert(l && n % info->block == 0);
     for (int64_t b = 0; b < n / info->block; b++, p += info->bytes) {
-        scales[b] = quant_get_f16(p + l->scale_at);
+        scales[b] = scale_of(p, l);
         unpack(codes + b * info->block, p, l);
     }
 }

@@ -47,6 +47,34 @@ done = run(PROGRAM, "selftest")
 check("table", done.returncode == 0 and "checks passed" in done.stdout, done.stdout)
 check("unknown option", run(PROGRAM, "selftest", "--jsn").returncode == 2)
 
+# One model: what applies passes, what does not is named; damage is found.
+done = run(PROGRAM, "selftest", "-m", MODEL, "--json")
+check("-m passes", done.returncode == 0, done.stdout, done.stderr)
+report = json.loads(done.stdout)
+states = {c["name"]: c["state"] for c in report["checks"]}
+check("-m: checks", states == {"golden blocks": "ok", "requantise": "skipped", "logits": "ok",
+                               "published values": "skipped"}, report)
+with tempfile.TemporaryDirectory() as tmp:
+    ternary = os.path.join(tmp, "t.gguf")
+    run(PROGRAM, "compress", MODEL, "--rule", "*=keep", "--rule", "blk.*.attn_q.weight=Q2_0",
+        "-o", ternary, "-q")
+    done = run(PROGRAM, "selftest", "-m", ternary, "-q")
+    check("-m: ternary rows keep their bytes", done.returncode == 0 and
+          "20 rows of 5 ternary tensors" in done.stdout, done.stdout, done.stderr)
+    table = json.loads(run(PROGRAM, "inspect", ternary, "--json").stdout)["tensors"]
+    with open(ternary, "rb") as f:
+        data = bytearray(f.read())
+    last = max(i for i, t in enumerate(table) if t["type"] == "Q2_0")
+    behind = sum(-(-t["bytes"] // 32) * 32 for t in table[last + 1:])
+    at = len(data) - behind - -(-table[last]["bytes"] // 32) * 32 + 2
+    data[at:at + 16] = bytes(16 * [0xff])  # code 3, which no encoder writes
+    with open(ternary, "wb") as f:
+        f.write(data)
+    done = run(PROGRAM, "selftest", "-m", ternary, "-q")
+    check("-m: damage is found", done.returncode == 1 and "FAILED   requantise" in
+          done.stdout and table[last]["name"] in done.stdout, done.stdout, done.stderr)
+check("-m: no such file", run(PROGRAM, "selftest", "-m", "absent").returncode == 1)
+
 # A broken kernel is named, and the exit code says so.
 if len(levels) > 1:
     done = run(BROKEN)

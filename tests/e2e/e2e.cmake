@@ -11,12 +11,19 @@ b2_e2e(cli_streams TIMEOUT 60 COMMAND Python3::Interpreter
     ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_streams.py $<TARGET_FILE:bonsai2_cli> ${B2_STORIES})
 b2_e2e(cli_outputs TIMEOUT 60 COMMAND Python3::Interpreter
     ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_outputs.py $<TARGET_FILE:bonsai2_cli> ${B2_STORIES})
+b2_e2e(cli_synth TIMEOUT 120 COMMAND Python3::Interpreter
+    ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_synth.py $<TARGET_FILE:bonsai2_cli>)
+b2_e2e(e2e_i2_s TIMEOUT 60 COMMAND Python3::Interpreter
+    ${CMAKE_CURRENT_SOURCE_DIR}/e2e/test_i2_s.py $<TARGET_FILE:bonsai2_cli>)
 b2_e2e(e2e_real TIMEOUT 240 COMMAND Python3::Interpreter
     ${CMAKE_CURRENT_SOURCE_DIR}/e2e/test_real.py $<TARGET_FILE:bonsai2_cli>)
 b2_e2e(e2e_install TIMEOUT 120 COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/e2e/test_install.sh
     ${CMAKE_BINARY_DIR} ${CMAKE_SOURCE_DIR} ${B2_STORIES} ${CMAKE_C_COMPILER} "${CMAKE_C_FLAGS}")
 b2_e2e(e2e_folder TIMEOUT 60 COMMAND Python3::Interpreter
     ${CMAKE_CURRENT_SOURCE_DIR}/e2e/test_folder.py $<TARGET_FILE:bonsai2_cli> ${B2_STORIES})
+b2_e2e(e2e_folder_arch TIMEOUT 60 COMMAND Python3::Interpreter
+    ${CMAKE_CURRENT_SOURCE_DIR}/e2e/test_folder_arch.py $<TARGET_FILE:bonsai2_cli>
+    ${CMAKE_CURRENT_SOURCE_DIR}/golden)
 b2_e2e(e2e_folder_real TIMEOUT 240 COMMAND Python3::Interpreter
     ${CMAKE_CURRENT_SOURCE_DIR}/e2e/test_folder.py $<TARGET_FILE:bonsai2_cli>)
 b2_e2e(e2e_tail TIMEOUT 60 COMMAND Python3::Interpreter

@@ -95,7 +95,8 @@ static inline int scale_fields(enum dtype t, int at[2])
 static inline struct weight random_weight(struct rng *r, enum dtype t, int64_t rows,
                                           int64_t cols)
 {
-    struct weight w = {.name = "w", .type = t, .cols = cols, .rows = rows};
+    struct weight w = {
+        .name = "w", .type = t, .cols = cols, .rows = rows, .scale = 0.5f};
     const struct dtype_info *info = dtype_info(t);
     uint8_t *data;
 

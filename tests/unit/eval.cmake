@@ -19,8 +19,9 @@ set_tests_properties(cli_eval PROPERTIES TIMEOUT 60 LABELS unit)
 # selftest and bench, and selftest with a kernel that is broken on purpose.
 add_executable(selftest_broken cli/selftest_broken.c
     ${CMAKE_SOURCE_DIR}/src/cli/cmd_selftest.c ${CMAKE_SOURCE_DIR}/src/cli/cli.c
+    ${CMAKE_SOURCE_DIR}/src/cli/modeltest.c
     ${CMAKE_SOURCE_DIR}/src/cli/terminal.c)
-target_link_libraries(selftest_broken PRIVATE b2_kernel b2_base PkgConfig::CJSON)
+target_link_libraries(selftest_broken PRIVATE b2_model PkgConfig::CJSON)
 target_link_options(selftest_broken PRIVATE -Wl,--wrap=kernels_init)
 add_test(NAME cli_selftest COMMAND Python3::Interpreter
     ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_selftest.py $<TARGET_FILE:bonsai2_cli>

@@ -85,6 +85,8 @@ static void check_values(struct rng *r, enum dtype type, int64_t cols, bool exac
     for (int64_t i = 0; i < w.rows; i++) {
         double sum = 0, mag = 0, bound = 0, step = 0;
         quant_decode_row(type, row, w.data + (uint64_t)i * w.row_bytes, cols);
+        for (int64_t c = 0; dtype_info(type)->flags & DTF_APART && c < cols; c++)
+            row[c] *= w.scale;
         for (int64_t c = 0; c < cols; c++) {
             if (c % 16 == 0) {
                 double max = 0;

@@ -24,6 +24,8 @@ static float *decode_cols(const struct weight *w)
     for (int64_t r = 0; r < w->rows; r++) {
         quant_decode_row(w->type, all, w->data + (uint64_t)r * w->row_bytes,
                          weight_stored(w));
+        for (int64_t i = 0; dtype_info(w->type)->flags & DTF_APART && i < w->cols; i++)
+            all[i] *= w->scale; /* a power of two: no bit depends on the order */
         memcpy(cols + r * w->cols, all, (size_t)w->cols * sizeof *cols);
     }
     mem_free(all);

@@ -63,8 +63,8 @@ static void test_lookup(void **state)
     } ids[] = {
         {0, true, DT_F32},           {30, true, DT_BF16},    {42, true, DT_Q2_0},
         {142, true, DT_PQ2_0},       {143, true, DT_PTQ1_0}, {28, true, DT_F64},
-        {4, false, DT_F32},          {36, false, DT_F32},    {999, false, DT_F32},
-        {UINT32_MAX, false, DT_F32},
+        {4, false, DT_F32},          {36, true, DT_I2_S},    {999, false, DT_F32},
+        {UINT32_MAX, false, DT_F32}, {37, false, DT_F32},
     };
     enum dtype t;
 

@@ -25,6 +25,11 @@
     "\"vision_config\":{\"depth\":1},\"text_config\":{\"num_hidden_layers\":8,"        \
     "\"hidden_size\":64,\"intermediate_size\":96,\"num_attention_heads\":4,"           \
     "\"vocab_size\":50,\"max_position_embeddings\":8192" more "}}"
+#define PHI3(more) CONFIG("Phi3ForCausalLM", more)
+#define LONGROPE(long, short)                                                          \
+    ",\"original_max_position_embeddings\":1024,\"rope_scaling\":{\"type\":"           \
+    "\"longrope\","                                                                    \
+    "\"long_factor\":[" long "],\"short_factor\":[" short "]}"
 #define ROPES(sliding, full)                                                           \
     ",\"rope_parameters\":{\"sliding_attention\":{" sliding                            \
     "},\"full_attention\":{" full "}}"
@@ -61,8 +66,15 @@ static void test_refused(void **state)
         {LLAMA(",\"head_dim\":0"), B2_EFORMAT, "head_dim"},
         {LLAMA(",\"head_dim\":7"), B2_EFORMAT, "odd"},
         {LLAMA(",\"rope_theta\":-1"), B2_EFORMAT, "rope_theta"},
-        {LLAMA(",\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":2}"), B2_EUNSUP,
-         "dynamic"},
+        {LLAMA(",\"rope_scaling\":{\"type\":\"proportional\",\"factor\":2}"), B2_EUNSUP,
+         "proportional"},
+        {PHI3(LONGROPE("1,2,3", "1,2") ",\"partial_rotary_factor\":0.375"), B2_EFORMAT,
+         "short_factor"},
+        {PHI3(LONGROPE("1,2,0", "1,2,3") ",\"partial_rotary_factor\":0.375"),
+         B2_EFORMAT, "long_factor, number 2"},
+        {PHI3(",\"partial_rotary_factor\":1.5"), B2_EFORMAT, "partial_rotary_factor"},
+        {PHI3(",\"rope_scaling\":{\"type\":\"longrope\",\"short_mscale\":1.1}"),
+         B2_EUNSUP, "short_mscale"},
         {LLAMA(",\"rope_scaling\":{\"rope_type\":\"longrope\",\"factor\":2}"),
          B2_EUNSUP, "longrope"},
         {LLAMA(",\"rope_scaling\":{\"type\":\"linear\"}"), B2_EFORMAT, "factor"},
@@ -161,6 +173,18 @@ static void test_accepted(void **state)
         {LLAMA(",\"pretraining_tp\":1,\"attention_bias\":false,\"hidden_act\":\"silu\","
                "\"is_llama_config\":true,\"rope_interleaved\":false"),
          "llama.block_count", 2},
+        {LLAMA(",\"head_dim\":32,\"rope_scaling\":{\"type\":\"ntk\",\"factor\":2}"),
+         "llama.rope.freq_base", 20945.882456412535}, /* 10000 * 2^(32/30) */
+        {LLAMA(",\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":2}"),
+         "llama.rope.freq_base", 10000},
+        {LLAMA(",\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":2}"),
+         "llama.rope.scaling.factor", ABSENT},
+        {PHI3(""), "phi3.attention.sliding_window", ABSENT},
+        {PHI3(",\"sliding_window\":1024"), "phi3.attention.sliding_window", 1024},
+        {PHI3(",\"partial_rotary_factor\":0.75"), "phi3.rope.dimension_count", 12},
+        {PHI3(LONGROPE("1,2,3", "1,1,1") ",\"partial_rotary_factor\":0.375"),
+         "phi3.rope.scaling.attn_factor",
+         1.1401754250991381}, /* sqrt(1 + ln 8 / ln 1024) */
         {MISTRAL(""), "llama.attention.sliding_window", 4096},
         {MISTRAL(",\"sliding_window\":null"), "llama.attention.sliding_window", ABSENT},
         {MISTRAL(",\"sliding_window\":1024"), "llama.attention.sliding_window", 1024},

@@ -387,15 +387,11 @@ static void test_byte_level(void **state)
     static const struct {
         const char *pre, *back; /* one of the names of the same pattern */
     } cases[] = {
-        {"gpt-2", "gpt-2"},
-        {"smollm", "smollm"},
-        {"starcoder", "smollm"},
-        {"llama-bpe", "llama-bpe"},
-        {"qwen2", "qwen2"},
-        {"dbrx", "smaug-bpe"},
-        {"gpt-4o", "gpt-4o"},
-        {"tekken", "tekken"},
-        {"deepseek-v3", "deepseek-v3"},
+        {"gpt-2", "gpt-2"},      {"smollm", "smollm"},
+        {"starcoder", "smollm"}, {"llama-bpe", "llama-bpe"},
+        {"qwen2", "qwen2"},      {"qwen35", "qwen35"},
+        {"dbrx", "smaug-bpe"},   {"gpt-4o", "gpt-4o"},
+        {"tekken", "tekken"},    {"deepseek-v3", "deepseek-v3"},
     };
     struct b2_err err = {0};
 

@@ -63,6 +63,61 @@ static void test_goldens(void **state)
     }
 }
 
+/* The fixtures have no vocabulary, which a folder needs: that of another one is lent. */
+static void lend_vocabulary(struct modelfile *mf)
+{
+    struct modelfile *from = NULL;
+    struct b2_err err = {0};
+    union {
+        const struct meta *shared;
+        struct meta *own;
+    } m = {modelfile_meta(mf)};
+
+    gl_must(modelfile_open(&from, B2_GOLDEN_DIR "/arch/qwen35", NULL, &err), &err);
+    for (int64_t i = 0; i < meta_count(modelfile_meta(from)); i++) {
+        const struct meta_kv *kv = meta_at(modelfile_meta(from), i);
+        if (strncmp(kv->key, "tokenizer.", 10) == 0)
+            gl_must(meta_copy(m.own, kv, &err), &err);
+    }
+    modelfile_close(from);
+}
+
+/* Folders have no rotation: what is exported to one is rotated back, heads and all. */
+static void test_unpacked(void **state)
+{
+    static const struct way exact = {.exact = true, .threads = 2, .piece = GL_T};
+    static const struct {
+        const char *file, *golden;
+    } cases[] = {
+        {"rotated-ptq1_0.gguf", "rotated.bin"},
+        {"rotated-tied.gguf", "rotated-tied.bin"},
+    };
+    const struct convert_params p = {.format = "hf-f32", .force = true};
+    static struct golden g;
+
+    (void)state;
+    for (size_t i = 0; i < countof(cases); i++) {
+        struct convert_report report;
+        struct modelfile *mf = NULL;
+        struct b2_err err = {0};
+        char path[512];
+        snprintf(path, sizeof path, "%s/arch/%s", B2_GOLDEN_DIR, cases[i].file);
+        gl_must(modelfile_open(&mf, path, NULL, &err), &err);
+        lend_vocabulary(mf);
+        gl_must(
+            convert_model(mf, scratch_path(&scratch, "unpacked"), &p, &report, &err),
+            &err);
+        modelfile_close(mf);
+        assert_true(report.n_unrotated > 0);
+        struct model *m = open_model(scratch.path);
+        assert_int_equal(m->rotation.version, 0);
+        gl_read(&g, cases[i].golden);
+        gl_run(got, m, g.ids, &exact);
+        model_close(m);
+        gl_check(cases[i].file, &g, got);
+    }
+}
+
 /* Pieces and threads, with activations in 8 bits. */
 static void test_same_bits(void **state)
 {
@@ -261,9 +316,10 @@ static int remove_scratch(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_goldens),  cmocka_unit_test(test_same_bits),
-        cmocka_unit_test(test_compress), cmocka_unit_test(test_export),
-        cmocka_unit_test(test_unfold),   cmocka_unit_test(test_heads),
+        cmocka_unit_test(test_goldens),   cmocka_unit_test(test_unpacked),
+        cmocka_unit_test(test_same_bits), cmocka_unit_test(test_compress),
+        cmocka_unit_test(test_export),    cmocka_unit_test(test_unfold),
+        cmocka_unit_test(test_heads),
     };
 
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);

@@ -2,6 +2,7 @@
  * test_ternary.c - the layouts of few-valued weights: golden blocks, all base-3 codes,
  * split and join, special groups, and bytes that no encoder writes.
  */
+#include "tensor/tensor.h"
 #include "unit/quant_golden.h"
 
 #include <math.h>
@@ -44,6 +45,29 @@ static void test_golden_blocks(void **state)
         quant_decode_row(legacy ? DT_Q2_0_G128 : DT_PQ2_0, y, pq, 128);
         for (int j = 0; j < 128; j++)
             assert_true(x[j] == y[j]);
+    }
+}
+
+/* The same trits in the published packing of I2_S, by NumPy from the converter's formula
+ * (tests/e2e/test_i2_s.py packs whole files). */
+static void test_i2_s(void **state)
+{
+    static const uint8_t block[32] = {0x44, 0xa0, 0x11, 0x82, 0x44, 0x0a, 0x11, 0x29,
+                                      0x45, 0xa5, 0x16, 0x94, 0x5a, 0x51, 0x68, 0x44,
+                                      0xa0, 0x11, 0x82, 0x44, 0x0a, 0x11, 0x29, 0x45,
+                                      0xa5, 0x16, 0x94, 0x5a, 0x51, 0x68, 0x44, 0xa0};
+    const struct tensor t = {.type = DT_I2_S, .ne = {128, 1, 1, 1}, .scale = 1.5f};
+    float y[128], scale;
+    int8_t code[128];
+
+    (void)state;
+    quant_decode_tensor_row(&t, y, block);
+    quant_ternary_split(DT_I2_S, code, &scale, block, 128);
+    assert_true(scale == 1.0f);
+    for (int j = 0; j < 128; j++) {
+        int trit = (j * j + 3 * j + 7) / 5 % 3 - 1;
+        assert_int_equal(code[j], trit);
+        assert_true(y[j] == (float)trit * 1.5f);
     }
 }
 
@@ -201,10 +225,11 @@ static void test_conversions(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_golden),         cmocka_unit_test(test_golden_blocks),
-        cmocka_unit_test(test_uniform_blocks), cmocka_unit_test(test_base3),
-        cmocka_unit_test(test_split_join),     cmocka_unit_test(test_code_3),
-        cmocka_unit_test(test_special_groups), cmocka_unit_test(test_conversions),
+        cmocka_unit_test(test_golden),      cmocka_unit_test(test_golden_blocks),
+        cmocka_unit_test(test_i2_s),        cmocka_unit_test(test_uniform_blocks),
+        cmocka_unit_test(test_base3),       cmocka_unit_test(test_split_join),
+        cmocka_unit_test(test_code_3),      cmocka_unit_test(test_special_groups),
+        cmocka_unit_test(test_conversions),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

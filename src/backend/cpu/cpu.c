@@ -115,6 +115,8 @@ static void embed_part(void *ctx, int64_t begin, int64_t end, int thread)
         float *row = j->dst + t * w->cols;
         float *to = w->pad ? cpu_scratch(j->be, thread) : row;
         cpu_decode_row(j->be, w->type, to, src, weight_stored(w));
+        if (dtype_info(w->type)->flags & DTF_APART)
+            k->scale(to, w->cols, w->scale);
         if (w->pad)
             memcpy(row, to, (size_t)w->cols * sizeof *row);
         if (w->rot) { /* the inverse: transform first, then signs */

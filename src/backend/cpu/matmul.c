@@ -155,6 +155,15 @@ static void float_rows(const struct matmul_ctx *c, const struct matmul_job *j,
     }
 }
 
+/* One scale for the whole matrix comes last, so that it costs nothing per column and
+ * packed rows need not know it. */
+static void scale_rows(const struct matmul_ctx *c, const struct matmul_job *j,
+                       int64_t begin, int64_t end)
+{
+    for (int64_t t = 0; t < c->n_tokens; t++)
+        c->be->k.scale(j->y + t * j->w->rows + begin, end - begin, j->w->scale);
+}
+
 static void matmul_part(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const struct matmul_ctx *c = ctx;
@@ -170,6 +179,8 @@ static void matmul_part(void *ctx, int64_t begin, int64_t end, int thread)
             quant_rows(c, j, r0, r1, thread);
         else
             float_rows(c, j, r0, r1, thread);
+        if (dtype_info(j->w->type)->flags & DTF_APART)
+            scale_rows(c, j, r0, r1);
     }
 }
 

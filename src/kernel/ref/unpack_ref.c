@@ -124,6 +124,18 @@ void unpack_q2_0_g128_c(int8_t *code, float *scale, float *min, const uint8_t *s
     unpack_2bits(code, scale, src, n, 128);
 }
 
+/* The scale of the matrix is the caller's. */
+void unpack_i2_s_c(int8_t *code, float *scale, float *min, const uint8_t *src,
+                   int64_t n)
+{
+    (void)min;
+    for (int64_t i = 0; i < n; i += 128, src += 32) {
+        fill(scale + i / KQ_GROUP, 1.0f, 128);
+        for (int j = 0; j < 128; j++)
+            code[i + j] = (int8_t)((src[j % 32] >> (6 - 2 * (j / 32)) & 3) - 1);
+    }
+}
+
 void unpack_tq2_0_c(int8_t *code, float *scale, float *min, const uint8_t *src,
                     int64_t n)
 {

@@ -21,7 +21,8 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from tokenizers import Regex
 from transformers import (BitNetConfig, BitNetForCausalLM, Gemma3ForCausalLM,
                           Gemma3TextConfig, LlamaConfig, LlamaForCausalLM,
-                          MistralConfig, MistralForCausalLM, Qwen2Config,
+                          MistralConfig, MistralForCausalLM, Phi3Config,
+                          Phi3ForCausalLM, Qwen2Config,
                           Qwen2ForCausalLM, Qwen3_5Config,
                           Qwen3_5ForCausalLM, Qwen3_5ForConditionalGeneration,
                           Qwen3_5TextConfig, Qwen3Config, Qwen3ForCausalLM)
@@ -61,6 +62,18 @@ MODELS = {
     "llama-llama3": stretched(rope_type="llama3", factor=8.0, low_freq_factor=1.0,
                               high_freq_factor=4.0,
                               original_max_position_embeddings=64),
+    # Below max_position_embeddings nothing grows, which is what makes it dynamic.
+    "llama-dynamic": stretched(rope_type="dynamic", factor=4.0),
+    "phi3": lambda: Phi3ForCausalLM(Phi3Config(
+        **COMMON, num_hidden_layers=2, sliding_window=48)),
+    # 6 of 16 values turn in pairs of 3; 200 tokens are above the original context.
+    "phi3-long": lambda: Phi3ForCausalLM(Phi3Config(
+        **COMMON, num_hidden_layers=1, original_max_position_embeddings=64,
+        partial_rotary_factor=0.375,
+        rope_parameters={"rope_type": "longrope", "rope_theta": 1e4,
+                         "partial_rotary_factor": 0.375,
+                         "short_factor": [1.0, 1.05, 1.1],
+                         "long_factor": [1.25, 2.5, 6.0]})),
     "mistral": lambda: MistralForCausalLM(MistralConfig(
         **COMMON, num_hidden_layers=2, sliding_window=48, rms_norm_eps=1e-5)),
     "qwen2": lambda: Qwen2ForCausalLM(Qwen2Config(
