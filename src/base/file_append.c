@@ -5,6 +5,7 @@
 #include "base/file_append.h"
 
 #include "base/mem.h"
+#include "base/str.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -158,4 +159,18 @@ enum b2_status file_match(char ***names, int64_t *n, const char *path,
     *names = list;
     *n = count;
     return B2_OK;
+}
+
+void file_program_dir(struct str *out)
+{
+    char path[4096];
+    ssize_t n = readlink("/proc/self/exe", path, sizeof path);
+    const char *slash;
+
+    if (n <= 0 || n >= (ssize_t)sizeof path)
+        return;
+    path[n] = '\0';
+    slash = strrchr(path, '/');
+    if (slash)
+        str_putn(out, path, (size_t)(slash - path));
 }

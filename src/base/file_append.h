@@ -28,4 +28,9 @@ enum b2_status file_match(char ***names, int64_t *n, const char *path,
                           const char *pattern, struct b2_err *err) NODISCARD;
 void file_match_free(char **names, int64_t n);
 
+/* Appends the folder that this program's file lies in; nothing where the system does not
+ * tell. Installed data are found from there. */
+struct str;
+void file_program_dir(struct str *out);
+
 #endif

@@ -73,7 +73,8 @@ const cJSON *task_description(const struct task *t);
 struct task_ask {
     char *prompt[TASK_MAX_CHOICES]; /* [n_prompts]: 1, or one per choice (WinoGrande) */
     char *choice[TASK_MAX_CHOICES]; /* [n_choices] continuations, delimiter included */
-    size_t length[TASK_MAX_CHOICES]; /* [n_choices] characters for acc_norm */
+    int64_t n_chars[TASK_MAX_CHOICES]; /* of the choice without delimiter: acc_norm */
+    int64_t n_bytes[TASK_MAX_CHOICES]; /* the same in bytes: acc_bytes */
     int n_prompts, n_choices;
     int gold;     /* right choice; -1: none, as for generated answers */
     char *answer; /* right answer of a generated one; may be empty */
