@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-enum { MAX_SAMPLES = 256 };
+enum { MAX_SAMPLES = 256, SLACK = 4 };
 
 /* A run on its way. */
 struct run {
@@ -41,29 +41,38 @@ static int64_t n_samples(const struct task *t, const struct task_run_params *p)
 
 /* ---- what the longest item needs ---- */
 
-static enum b2_status ask_tokens(int64_t *n, const struct task *t,
+static enum b2_status count_tokens(int64_t *n, const struct model *m, const char *text,
+                                   unsigned flags, struct b2_err *err)
+{
+    struct tok_ids ids = {0};
+    enum b2_status rc = tok_encode(m->tok, text, strlen(text), flags, &ids, err);
+
+    *n = ids.n;
+    tok_ids_free(&ids);
+    return rc;
+}
+
+/* Prompt and continuation are counted apart: where they meet, tokens of one may become
+ * tokens of both, but SLACK more they never are. */
+static enum b2_status ask_tokens(int64_t *most, const struct task *t,
                                  const struct task_ask *a, const struct model *m,
                                  const struct task_run_params *p, struct b2_err *err)
 {
+    unsigned flags = TOK_ADD_BOS | (p->chat ? (unsigned)TOK_SPECIAL : 0u);
+    int64_t prompt = 0, cont = 0, n = 0;
     enum b2_status rc = B2_OK;
 
-    for (int i = 0; i < max_i64(a->n_choices, 1) && !rc; i++) {
-        struct tok_ids context = {0}, text = {0};
-        const char *prompt = a->prompt[a->n_prompts > 1 ? i : 0];
-        if (t->d.kind == TASK_GENERATE)
-            rc = tok_encode(m->tok, prompt, strlen(prompt),
-                            TOK_ADD_BOS | (p->chat ? (unsigned)TOK_SPECIAL : 0u),
-                            &context, err);
-        else
-            rc = scorer_encode(&context, &text, m->tok, prompt, a->choice[i],
-                               p->chat != NULL, err);
-        if (t->d.kind == TASK_GENERATE)
-            text.n = answer_tokens(t, p);
-        *n = max_i64(*n, context.n + text.n);
-        text.n = 0;
-        tok_ids_free(&context);
-        tok_ids_free(&text);
+    for (int i = 0; i < a->n_prompts && !rc; i++) {
+        rc = count_tokens(&n, m, a->prompt[i], flags, err);
+        prompt = max_i64(prompt, n);
     }
+    for (int i = 0; i < a->n_choices && !rc; i++) {
+        rc = count_tokens(&n, m, a->choice[i], 0, err);
+        cont = max_i64(cont, n + SLACK);
+    }
+    if (t->d.kind == TASK_GENERATE)
+        cont = answer_tokens(t, p);
+    *most = max_i64(*most, prompt + cont);
     return rc;
 }
 
@@ -116,7 +125,6 @@ static enum b2_status hash_prompts(char hex[HASH_HEX], const struct task *t,
 }
 
 static enum b2_status put_settings(struct str *out, const struct task *t,
-                                   const struct session *s,
                                    const struct task_run_params *p, struct b2_err *err)
 {
     char *desc = cJSON_PrintUnformatted(t->d.json);
@@ -132,7 +140,7 @@ static enum b2_status put_settings(struct str *out, const struct task *t,
                "\"chat\":%s,\"exact\":%s,\"ctx\":%lld,\"description_sha256\":\"%s\"",
                (long long)t->o.shots, (unsigned long long)t->o.seed,
                (long long)t->o.limit, (long long)t->n_total, p->chat ? "true" : "false",
-               p->exact ? "true" : "false", (long long)session_ctx(s), hex);
+               p->exact ? "true" : "false", (long long)p->ctx, hex);
     if (t->d.kind == TASK_GENERATE)
         str_printf(out,
                    ",\"max_tokens\":%lld,\"samples\":%lld,\"temperature\":%.6g,"
@@ -153,7 +161,7 @@ static enum b2_status describe(struct item_set *out, const struct task *t,
     enum b2_status rc = hash_prompts(hex, t, p, err);
 
     if (!rc)
-        rc = put_settings(&settings, t, s, p, err);
+        rc = put_settings(&settings, t, p, err);
     if (!rc) {
         out->task = mem_strdup(t->d.name);
         out->metric = mem_strdup(t->d.metric[0].name);

@@ -22,6 +22,7 @@ struct task_run_params {
     int64_t samples;    /* answers per generated item; 0, 1: one */
     double temperature; /* 0: greedy */
     uint64_t seed;      /* of sampling: answer k of an item uses seed + k */
+    int64_t ctx;        /* for the record: the user's limit of the context, 0: none */
     int64_t max_tokens; /* of an answer; 0: as the task says */
     bool allow_code;    /* TASK_CODE may run the model's code in a sandbox */
     const char *scores; /* file that keeps the items, gone on with; NULL: none */
