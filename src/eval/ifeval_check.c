@@ -15,11 +15,30 @@ static bool no_comma(struct check *c)
     return !strchr(c->text, ',');
 }
 
-/* Non-empty *one* and **two**; both kinds count, as in the original. */
+/* Matches, none overlapping, whose first group holds more than white space. */
+static int64_t count_filled(const struct check *c, const char *regex)
+{
+    struct pattern *p = NULL;
+    struct pattern_match m;
+    int64_t count = 0;
+
+    if (pattern_new(&p, regex, 0, NULL))
+        return 0;
+    for (size_t at = 0; pattern_find(p, c->text, c->n, at, &m); at = m.to[0]) {
+        const char *inside = c->text + m.from[1];
+        size_t n = m.to[1] - m.from[1];
+        check_strip(&inside, &n);
+        count += n > 0;
+    }
+    pattern_free(p);
+    return count;
+}
+
+/* *one* and **two**; both kinds count, as in the original. */
 static bool highlights(struct check *c)
 {
-    int64_t one = check_matches(c, "\\*[^\\n*]*[^\\n*\\s][^\\n*]*\\*");
-    int64_t two = check_matches(c, "\\*\\*[^\\n*]*[^\\n*\\s][^\\n*]*\\*\\*");
+    int64_t one = count_filled(c, "\\*([^\\n*]*)\\*");
+    int64_t two = count_filled(c, "\\*\\*([^\\n*]*)\\*\\*");
 
     return one + two >= check_int(c, "num_highlights");
 }

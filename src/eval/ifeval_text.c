@@ -26,9 +26,9 @@ static bool is_white(uint32_t cp)
 static bool is_abbreviation(const char *text, size_t at)
 {
     static const char *const list[] = {
-        "mr",  "mrs", "ms",  "dr",  "prof",  "st",  "jr",  "sr",  "vs",   "etc", "e.g",
-        "i.e", "no",  "inc", "ltd", "co",    "gen", "col", "sgt", "capt", "rev", "hon",
-        "mt",  "fig", "al",  "p.s", "p.p.s", "u.s", "u.k", "a.m", "p.m",  "sra", "ud"};
+        "mr",  "mrs", "ms",  "dr",    "prof", "st",  "jr",  "sr",   "vs",  "etc", "e.g",
+        "i.e", "inc", "ltd", "co",    "gen",  "col", "sgt", "capt", "rev", "hon", "mt",
+        "fig", "al",  "p.s", "p.p.s", "u.s",  "u.k", "a.m", "p.m",  "sra", "ud"};
     size_t from = at, n;
     bool digits = true;
 

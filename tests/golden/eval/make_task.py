@@ -107,21 +107,20 @@ def jsonl(name):
 
 
 def arc_docs():
-    """(id, doc, context, choices, gold) of ARC-easy."""
+    """(id, template, document, what stands before it, choices, gold) of ARC-easy."""
     d = description("arc", "arc_easy.yaml")
     for i, row in enumerate(jsonl("arc_easy_test.jsonl")):
         doc = {"question": row["question"],
                "choices": {"text": row["choices"],
                            "label": [str(k) for k in range(len(row["choices"]))]},
                "answerKey": str(row["answer"])}
-        yield (str(i), apply_template(d["doc_to_text"], doc), row["choices"],
-               int(apply_template(d["doc_to_target"], doc)))
+        yield (str(i), d["doc_to_text"], doc, "", row["choices"], row["answer"])
 
 
 def hellaswag_docs():
     preprocess = hellaswag_preprocess()
     for i, row in enumerate(jsonl("hellaswag_valid.jsonl")):
-        yield (str(i), preprocess(row["question"]),
+        yield (str(i), "{{query}}", {"query": preprocess(row["question"])}, "",
                [preprocess(c) for c in row["choices"]], row["answer"])
 
 
@@ -144,8 +143,8 @@ def mmlu_docs(shots):
             head += (apply_template(d["doc_to_text"], row) + " " +
                      letters[row[d["doc_to_target"]]] + "\n\n")
         for i, row in enumerate(mmlu_rows("test", subject)):
-            yield ("%s/%d" % (subject, i), head + apply_template(d["doc_to_text"], row),
-                   letters, row[d["doc_to_target"]])
+            yield ("%s/%d" % (subject, i), d["doc_to_text"], row, head, letters,
+                   row[d["doc_to_target"]])
 
 
 def main():
@@ -158,7 +157,8 @@ def main():
         tokens, cached = Tokens(model), Cached(model)
         for task, shots, n, docs in tasks:
             for at in sorted(draw.sample(range(len(docs)), n)):
-                name, context, choices, gold = docs[at]
+                name, template, doc, head, choices, gold = docs[at]
+                context = head + apply_template(template, doc)
                 lls, rows, inputs = [], None, None
                 for choice in choices:
                     ctx, cont = tokens._encode_pair(context, " " + choice)
