@@ -82,10 +82,10 @@ static bool ends_here(const char *text, size_t n, size_t at, size_t *next)
     bool full_stop = text[at] == '.';
     uint32_t cp;
 
-    while (stop < n && strchr(".!?", text[stop]) && text[stop])
-        full_stop = full_stop && text[stop++] == '.';
-    while (stop < n && text[stop] && strchr(".!?", text[stop]))
+    while (stop < n && text[stop] && strchr(".!?", text[stop])) {
+        full_stop = full_stop && text[stop] == '.';
         stop++;
+    }
     behind = pass_closing(text, n, stop);
     *next = behind;
     if (behind >= n)
