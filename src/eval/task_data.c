@@ -174,7 +174,7 @@ static enum b2_status cut_passages(struct task_group *g, const char *text, size_
                    (at + 1 == size || strchr(" \t\r\n\"'", text[at + 1]));
         if (space && at > from && !strchr(" \t\r\n", text[at - 1]))
             words++;
-        if (!end || words < PASSAGE_MIN_WORDS)
+        if (!end || words + 1 < PASSAGE_MIN_WORDS) /* the last word counts too */
             continue;
         char last = at > from ? text[at - 1] : '.';
         if ((last >= 'a' && last <= 'z') || (unsigned char)last >= 0x80)
