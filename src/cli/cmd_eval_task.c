@@ -340,17 +340,17 @@ static void print_entry(const struct entry *x, int width)
 
     if (s->chance > 0.0)
         (void)snprintf(chance, sizeof chance, "%.1f %%", 100.0 * s->chance);
-    printf("%-*s  %6lld  %-14s  %5.1f %%  %5.1f to %5.1f  %7s  %6.0f s\n", width,
+    printf("%-*s  %6lld  %-18s  %5.1f %%  %5.1f to %5.1f  %7s  %6.0f s\n", width,
            s->task, (long long)s->n, s->metric, 100.0 * x->sum.mean, 100.0 * x->sum.low,
            100.0 * x->sum.high, chance, x->seconds);
     for (int k = 1; k < s->n_metrics; k++)
-        printf("%-*s  %6s  %-14s  %5.1f %%\n", width, "", "", s->metrics[k],
+        printf("%-*s  %6s  %-18s  %5.1f %%\n", width, "", "", s->metrics[k],
                100.0 * item_set_mean(s, k));
     if (x->sum.n_cut > 0)
-        printf("%-*s  %lld prompts were too long and lost their beginning\n", width, "",
-               (long long)x->sum.n_cut);
+        printf("%-*s  prompts that were too long and lost their beginning: %lld\n",
+               width, "", (long long)x->sum.n_cut);
     if (x->sum.n_unfinished > 0)
-        printf("%-*s  %lld answers ran into their limit of tokens\n", width, "",
+        printf("%-*s  answers that ran into their limit of tokens: %lld\n", width, "",
                (long long)x->sum.n_unfinished);
 }
 
@@ -358,7 +358,7 @@ static int print_table(const struct evaluation *e)
 {
     int width = name_width(e);
 
-    printf("%-*s  %6s  %-14s  %7s  %14s  %7s  %8s\n", width, "task", "items", "metric",
+    printf("%-*s  %6s  %-18s  %7s  %14s  %7s  %8s\n", width, "task", "items", "metric",
            "score", "95 % interval", "chance", "time");
     for (int i = 0; i < e->n; i++)
         print_entry(&e->entry[i], width);

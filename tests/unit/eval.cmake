@@ -35,3 +35,6 @@ b2_test(test_task SRC unit/test_task.c LIBS b2_eval)
 b2_test(test_task_agree SRC model/test_task_agree.c LIBS b2_eval m LABELS model
     TIMEOUT 300)
 set_tests_properties(test_task_agree PROPERTIES PROCESSORS 2)
+add_test(NAME cli_eval_task COMMAND Python3::Interpreter
+    ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_eval_task.py $<TARGET_FILE:bonsai2_cli> ${B2_STORIES})
+set_tests_properties(cli_eval_task PROPERTIES TIMEOUT 120 LABELS unit)
