@@ -303,7 +303,7 @@ enum b2_status item_file_open(struct item_file **out, struct item_set *s,
     if (!rc && path && !force && file_exists(path)) {
         rc = file_read_all(&text, &size, path, MAX_FILE, err);
         /* A file that was cut inside its first line holds nothing to lose. */
-        if (!rc && memchr(text ? text : "", '\n', size))
+        if (!rc && text && size > 0 && memchr(text, '\n', size))
             rc = take_old(s, &kept, text, size, n_planned, err);
         if (rc)
             err_wrap(err, "%s", path);

@@ -117,8 +117,9 @@ static enum b2_status read_context(struct scorer *sc, const int32_t *ids, int64_
 
     if (sc->context.n == n && session_pos(sc->s) >= n &&
         memcmp(sc->context.id, ids, (size_t)n * sizeof *ids) == 0) {
-        session_rewind(sc->s, n);
-        return B2_OK;
+        if (session_rewind(sc->s, n) == n)
+            return B2_OK;
+        return session_sync(sc->s, ids, n, NULL, err); /* a recurrent layer's part */
     }
     sc->context.n = 0;
     rc = session_sync(sc->s, ids, n, NULL, err);
@@ -137,10 +138,9 @@ static enum b2_status read_context(struct scorer *sc, const int32_t *ids, int64_
     return B2_OK;
 }
 
-/* Scores cont [n] behind context [n_context]; both fit the session. */
-static enum b2_status score(struct task_loglik *out, struct scorer *sc,
-                            const int32_t *context, int64_t n_context,
-                            const int32_t *cont, int64_t n, struct b2_err *err)
+enum b2_status scorer_tokens(struct task_loglik *out, struct scorer *sc,
+                             const int32_t *context, int64_t n_context,
+                             const int32_t *cont, int64_t n, struct b2_err *err)
 {
     int64_t vocab = session_model(sc->s)->hp.vocab;
     enum b2_status rc = read_context(sc, context, n_context, err);
@@ -177,7 +177,8 @@ enum b2_status scorer_loglik(struct task_loglik *out, struct scorer *sc,
                     "context of %lld",
                     (long long)text.n, (long long)room);
     if (!rc)
-        rc = score(out, sc, context.id + cut, context.n - cut, text.id, text.n, err);
+        rc = scorer_tokens(out, sc, context.id + cut, context.n - cut, text.id, text.n,
+                           err);
     tok_ids_free(&context);
     tok_ids_free(&text);
     return rc;

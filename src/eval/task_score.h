@@ -22,6 +22,12 @@ enum b2_status scorer_loglik(struct task_loglik *out, struct scorer *sc,
                              const char *prompt, const char *cont, bool special,
                              struct b2_err *err) NODISCARD;
 
+/* Adds to *out what cont [n] behind context [n_context >= 1] comes to; both fit. */
+enum b2_status scorer_tokens(struct task_loglik *out, struct scorer *sc,
+                             const int32_t *context, int64_t n_context,
+                             const int32_t *cont, int64_t n,
+                             struct b2_err *err) NODISCARD;
+
 /* Ids of a prompt and of its continuation, as lm-evaluation-harness cuts them. */
 enum b2_status scorer_encode(struct tok_ids *context, struct tok_ids *cont,
                              const struct tokenizer *tok, const char *prompt,

@@ -32,6 +32,7 @@ b2_test(test_ifeval SRC unit/test_ifeval.c LIBS b2_eval)
 b2_test(test_items SRC unit/test_items.c LIBS b2_eval m)
 b2_test(test_table SRC unit/test_table.c LIBS b2_eval)
 b2_test(test_task SRC unit/test_task.c LIBS b2_eval)
+b2_test(test_task_score SRC unit/test_task_score.c LIBS b2_eval variant m)
 b2_test(test_task_agree SRC model/test_task_agree.c LIBS b2_eval m LABELS model
     TIMEOUT 300)
 set_tests_properties(test_task_agree PROPERTIES PROCESSORS 2)
