@@ -55,7 +55,7 @@ struct inside {
 
 static _Noreturn void fail_inside(const struct inside *in, enum sandbox_step step)
 {
-    struct report r = {step, errno};
+    struct report r = {(int)step, errno};
     ssize_t n = write(in->tell[1], &r, sizeof r);
 
     _exit(n == (ssize_t)sizeof r ? 1 : 2);

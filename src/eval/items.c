@@ -210,7 +210,7 @@ static enum b2_status read_lines(struct item_set *s, uint64_t *n_planned, size_t
     enum b2_status rc = B2_OK;
     int64_t number = 0;
 
-    for (size_t at = 0; at < size && !rc; number++) {
+    for (size_t at = 0; text && at < size && !rc; number++) {
         const char *end = memchr(text + at, '\n', size - at);
         size_t n;
         if (!end)
@@ -251,16 +251,21 @@ enum b2_status item_set_read(struct item_set *out, const char *path, bool *whole
     return B2_OK;
 }
 
+static bool same(const char *a, const char *b)
+{
+    return a && b && strcmp(a, b) == 0;
+}
+
 /* What keeps an earlier file from being gone on with. NULL: nothing does. */
 static const char *what_differs(const struct item_set *old, const struct item_set *now)
 {
-    if (strcmp(old->task, now->task) != 0)
+    if (!same(old->task, now->task))
         return "of another task";
-    if (strcmp(old->fingerprint, now->fingerprint) != 0)
+    if (!same(old->fingerprint, now->fingerprint))
         return "of another model";
-    if (strcmp(old->settings, now->settings) != 0)
+    if (!same(old->settings, now->settings))
         return "made under other settings";
-    if (strcmp(old->prompt_sha256, now->prompt_sha256) != 0)
+    if (!same(old->prompt_sha256, now->prompt_sha256))
         return "of other prompts";
     return NULL;
 }
@@ -309,9 +314,9 @@ enum b2_status item_file_open(struct item_file **out, struct item_set *s,
             err_wrap(err, "%s", path);
         mem_free(text);
     }
-    if (!rc && path)
+    if (!rc && f && path)
         rc = file_append_open(&f->out, path, kept, err);
-    if (!rc && f->out && kept == 0) {
+    if (!rc && f && f->out && kept == 0) {
         struct str head = {0};
         item_set_header(&head, s, n_planned);
         str_put(&head, "\n");

@@ -28,7 +28,8 @@ void table_free(struct table *t)
 static enum b2_status add_row(struct table *t, cJSON *row, struct b2_err *err)
 {
     if ((t->n & (t->n - 1)) == 0) {
-        cJSON **more = mem_realloc(t->row, (size_t)(t->n ? t->n * 2 : 1), sizeof *more);
+        cJSON **more =
+            mem_realloc(t->row, (size_t)(t->n ? t->n * 2 : 1), sizeof(void *));
         if (!more) {
             cJSON_Delete(row);
             return no_memory(err);

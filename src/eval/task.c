@@ -282,11 +282,11 @@ static bool unnamed_columns(struct table *t)
     ok = a && b && extra && cJSON_AddStringToObject(extra, a, a) &&
          cJSON_AddStringToObject(extra, b, b);
     if (ok) {
-        cJSON **more = mem_realloc(t->row, (size_t)t->n + 1, sizeof *more);
+        cJSON **more = mem_realloc(t->row, (size_t)t->n + 1, sizeof(void *));
         ok = more != NULL;
         if (ok) {
             t->row = more;
-            memmove(more + 1, more, (size_t)t->n++ * sizeof *more);
+            memmove(more + 1, more, (size_t)t->n++ * sizeof(void *));
             more[0] = extra;
             extra = NULL;
         }
@@ -355,7 +355,7 @@ static enum b2_status open_questions(struct task *t, const char *path,
                            place, err);
     if (!rc && !(t->group = mem_calloc(1, sizeof *t->group)))
         rc = no_memory(err);
-    if (!rc) {
+    if (!rc && t->group) {
         t->n_groups = 1;
         t->group[0].rows = rows;
         t->group[0].name = mem_strdup("");

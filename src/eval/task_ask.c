@@ -90,10 +90,10 @@ static enum b2_status row_gold(int *out, const struct task *t, const cJSON *row,
 {
     char *text = NULL;
     enum b2_status rc = render_new(&text, t->d.gold, row, group, NULL, 0, err);
-    const char *s = text;
+    const char *s = rc ? NULL : text;
     int value = 0, digits = 0;
 
-    if (rc)
+    if (rc || !s)
         return rc;
     for (; *s >= '0' && *s <= '9' && digits < 3; s++, digits++)
         value = value * 10 + (*s - '0');

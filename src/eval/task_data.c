@@ -71,8 +71,9 @@ static enum b2_status read_group(struct task *t, const char *folder, const char 
     struct task_group *g = NULL;
     enum b2_status rc = add_group(t, name, n_name, &g, err);
 
-    if (!rc)
-        rc = table_read(&g->rows, path, err);
+    if (rc || !g)
+        return rc;
+    rc = table_read(&g->rows, path, err);
     if (!rc && t->d.fewshot && t->o.shots > 0)
         rc = read_examples(g, folder, t->d.fewshot, err);
     return rc;
@@ -148,7 +149,7 @@ static enum b2_status add_passage(struct task_group *g, const char *text, size_t
     str_free(&json);
     if (rc)
         return rc;
-    more = mem_realloc(g->rows.row, (size_t)g->rows.n + 1, sizeof *more);
+    more = mem_realloc(g->rows.row, (size_t)g->rows.n + 1, sizeof(void *));
     if (!more) {
         table_free(&one);
         return no_memory(err);
@@ -200,9 +201,9 @@ enum b2_status task_groups_from_text(struct task *t, const char *path,
         rc = err_set(err, B2_EFORMAT, "%s: not UTF-8 text", path);
     if (!rc)
         rc = add_group(t, "", 0, &g, err);
-    if (!rc)
+    if (!rc && g)
         rc = cut_passages(g, text, size, err);
-    if (!rc && g->rows.n == 0)
+    if (!rc && g && g->rows.n == 0)
         rc = err_set(err, B2_EARG, "%s: no passage of %d words that ends a sentence",
                      path, PASSAGE_MIN_WORDS);
     mem_free(text);

@@ -346,16 +346,15 @@ static enum b2_status get_texts(struct task_desc *d, struct b2_err *err)
 static enum b2_status check_whole(const struct task_desc *d, struct b2_err *err)
 {
     const char *missing = NULL;
+    bool matches = d->kind == TASK_GENERATE && d->check == TASK_MATCH;
+    bool scores_target = d->kind == TASK_CLOZE || d->vary_prompt;
+    bool shows_target = d->kind == TASK_GENERATE && d->shots > 0;
 
     if (!d->prompt)
         missing = "prompt";
-    else if (d->kind == TASK_CHOICE && !d->gold)
+    else if ((d->kind == TASK_CHOICE || matches) && !d->gold)
         missing = "gold";
-    else if ((d->kind == TASK_CLOZE || d->vary_prompt) && !d->target)
-        missing = "target";
-    else if (d->kind == TASK_GENERATE && d->check == TASK_MATCH && !d->gold)
-        missing = "gold";
-    else if (d->shots > 0 && d->kind == TASK_GENERATE && !d->target)
+    else if ((scores_target || shows_target) && !d->target)
         missing = "target";
     if (missing)
         return err_set(err, B2_EFORMAT, "\"%s\" is missing", missing);

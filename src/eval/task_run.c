@@ -242,7 +242,7 @@ static void score_choice(double *score, const struct task *t, const struct task_
 static enum b2_status run_choice(struct run *r, int64_t i, const struct task_ask *a,
                                  struct b2_err *err)
 {
-    struct task_loglik ll[TASK_MAX_CHOICES];
+    struct task_loglik ll[TASK_MAX_CHOICES] = {0};
     double score[ITEM_SCORES] = {0}, weight[ITEM_SCORES] = {1, 1, 1, 1};
     bool truncated = false;
     enum b2_status rc = B2_OK;

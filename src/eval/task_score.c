@@ -91,7 +91,8 @@ enum b2_status scorer_encode(struct tok_ids *context, struct tok_ids *cont,
     if (context->n == 0) /* white space only, and no begin token */
         return err_set(err, B2_EARG, "the prompt is white space only");
     cont->n = max_i64(cont->n - context->n, 0);
-    memmove(cont->id, cont->id + context->n, (size_t)cont->n * sizeof *cont->id);
+    if (cont->n > 0)
+        memmove(cont->id, cont->id + context->n, (size_t)cont->n * sizeof *cont->id);
     return B2_OK;
 }
 

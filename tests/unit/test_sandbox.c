@@ -21,7 +21,7 @@
 
 static const struct sandbox_limits quick = {.wall_s = 60.0,
                                             .cpu_s = 1.0,
-                                            .memory_bytes = (uint64_t)1 << 30,
+                                            .memory_bytes = (uint64_t)1 << 28,
                                             .output_bytes = 4096};
 
 static char python[64];
