@@ -24,6 +24,7 @@ int cmd_bench(int argc, char **argv);
 int cmd_chat(int argc, char **argv);
 int cmd_compress(int argc, char **argv);
 int cmd_eval(int argc, char **argv);
+int cmd_eval_task(int argc, char **argv); /* argv[0] is "task" */
 int cmd_export(int argc, char **argv);
 int cmd_inspect(int argc, char **argv);
 int cmd_plan(int argc, char **argv);

@@ -313,8 +313,9 @@ int cmd_eval(int argc, char **argv)
 {
     static const struct cmd cmd = {
         "eval",
-        "Measure perplexity on a text (ppl), or divergence from another model (kld).",
-        "ppl|kld",
+        "Measure perplexity on a text (ppl), divergence from another model (kld), or "
+        "ability (task: see 'bonsai2 eval task --help').",
+        "ppl|kld|task",
         1,
         1,
         "bonsai2 eval kld -m small.gguf --baseline model.gguf --text book.txt "
@@ -348,8 +349,11 @@ int cmd_eval(int argc, char **argv)
         CLI_COMMON_OPTS(&e.common),
         {.kind = OPT_END},
     };
-    int n_operands = 0;
-    int code = cli_parse(&cmd, opts, argc, argv, &n_operands);
+    int n_operands = 0, code;
+
+    if (argc > 1 && strcmp(argv[1], "task") == 0)
+        return cmd_eval_task(argc - 1, argv + 1);
+    code = cli_parse(&cmd, opts, argc, argv, &n_operands);
 
     if (code != OPT_RUN)
         return code;

@@ -39,3 +39,9 @@ add_test(NAME test_headers COMMAND ${CMAKE_COMMAND} -DCC=${CMAKE_C_COMPILER} -DX
     "-DFLAGS=${flags}" -DROOT=${CMAKE_SOURCE_DIR} -DWORK=${CMAKE_CURRENT_BINARY_DIR}/headers
     -P ${CMAKE_CURRENT_SOURCE_DIR}/unit/headers.cmake)
 set_tests_properties(test_headers PROPERTIES TIMEOUT 120 LABELS unit)
+
+# Contains programs; where the system has no namespaces it says so and is skipped.
+b2_test(test_sandbox SRC unit/test_sandbox.c LIBS b2_base)
+add_test(NAME test_sandbox_user COMMAND test_sandbox user)
+set_tests_properties(test_sandbox_user PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 60
+    LABELS unit)

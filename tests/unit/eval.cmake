@@ -27,3 +27,16 @@ add_test(NAME cli_selftest COMMAND Python3::Interpreter
     ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_selftest.py $<TARGET_FILE:bonsai2_cli>
     $<TARGET_FILE:selftest_broken> ${B2_STORIES})
 set_tests_properties(cli_selftest PROPERTIES TIMEOUT 180 LABELS unit)
+
+# Ability: instructions, tasks, log-likelihoods beside lm-evaluation-harness's.
+b2_test(test_ifeval SRC unit/test_ifeval.c LIBS b2_eval)
+b2_test(test_items SRC unit/test_items.c LIBS b2_eval m)
+b2_test(test_table SRC unit/test_table.c LIBS b2_eval)
+b2_test(test_task SRC unit/test_task.c LIBS b2_eval)
+b2_test(test_task_score SRC unit/test_task_score.c LIBS b2_eval variant m)
+b2_test(test_task_agree SRC model/test_task_agree.c LIBS b2_eval m LABELS model
+    TIMEOUT 300)
+set_tests_properties(test_task_agree PROPERTIES PROCESSORS 2)
+add_test(NAME cli_eval_task COMMAND Python3::Interpreter
+    ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_eval_task.py $<TARGET_FILE:bonsai2_cli> ${B2_STORIES})
+set_tests_properties(cli_eval_task PROPERTIES TIMEOUT 120 LABELS unit)
