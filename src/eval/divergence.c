@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "eval/logprob.h"
 #include "eval/stats.h"
+#include "eval/teacher.h"
 
 #include <math.h>
 
@@ -23,21 +24,19 @@ int64_t divergence_rows(int64_t vocab, int64_t batch)
 
 /* One model on its way through the text. */
 struct walker {
-    struct session *s;
+    struct session *s; /* NULL: not there */
     int64_t vocab;
     float *logits; /* [rows, vocab] */
 };
 
-/* What both measures share. */
 struct walk {
-    struct walker cand, base; /* base.s == NULL: perplexity only */
-    const struct textset *text;
+    const struct divergence_walk *p;
+    struct walker cand, base;
     int64_t rows;
+    int64_t vocab;
     double *expo; /* [vocab] exponentials of the baseline's row */
-    double *klds; /* [n_scored] */
-    struct stats nll, nll_base, kld;
-    int64_t n_same;
-    struct progress *pr;
+    struct stats quality; /* what progress shows: loss, or divergence */
+    uint64_t done;
 };
 
 static void walk_free(struct walk *w)
@@ -45,7 +44,6 @@ static void walk_free(struct walk *w)
     mem_free(w->cand.logits);
     mem_free(w->base.logits);
     mem_free(w->expo);
-    mem_free(w->klds);
 }
 
 static enum b2_status walker_init(struct walker *m, struct session *s,
@@ -53,6 +51,8 @@ static enum b2_status walker_init(struct walker *m, struct session *s,
 {
     int64_t longest = 0;
 
+    if (!s)
+        return B2_OK;
     for (int64_t i = 0; i < text->n_windows; i++)
         longest = max_i64(longest, text->win[i].n);
     m->s = s;
@@ -67,53 +67,89 @@ static enum b2_status walker_init(struct walker *m, struct session *s,
 
 static enum b2_status walk_alloc(struct walk *w, struct b2_err *err)
 {
-    int64_t batch = session_batch(w->cand.s);
-    size_t vocab = (size_t)w->cand.vocab;
+    int64_t batch = w->cand.s ? session_batch(w->cand.s) : INT64_MAX;
+    size_t vocab = (size_t)w->vocab;
 
     if (w->base.s)
         batch = min_i64(batch, session_batch(w->base.s));
-    w->rows = divergence_rows(w->cand.vocab, batch);
-    w->cand.logits = mem_calloc((size_t)w->rows, vocab * sizeof(float));
-    if (w->base.s) {
+    w->rows = divergence_rows(w->vocab, batch);
+    w->expo = mem_calloc(vocab, sizeof(double));
+    if (w->cand.s)
+        w->cand.logits = mem_calloc((size_t)w->rows, vocab * sizeof(float));
+    if (w->base.s)
         w->base.logits = mem_calloc((size_t)w->rows, vocab * sizeof(float));
-        w->expo = mem_calloc(vocab, sizeof(double));
-        w->klds = mem_calloc((size_t)w->text->n_scored, sizeof(double));
-    }
-    if (!w->cand.logits || (w->base.s && (!w->base.logits || !w->expo || !w->klds))) {
-        err_set(err, B2_ENOMEM, "out of memory for logits");
-        return B2_ENOMEM;
-    }
+    if (!w->expo || (w->cand.s && !w->cand.logits) || (w->base.s && !w->base.logits))
+        return err_set(err, B2_ENOMEM, "out of memory for logits");
     return B2_OK;
 }
 
-/* Scores one row; target >= 0 is the token that came next. */
-static enum b2_status score_row(struct walk *w, int64_t row, int32_t target,
-                                struct b2_err *err)
+/* The baseline's part of a row, from its logits or from what is stored of them. c is NULL
+ * when the candidate does not walk. */
+static enum b2_status score_base(struct walk *w, struct divergence_row *out,
+                                 int64_t row, int32_t target, const float *xc,
+                                 const struct logprob *c, struct b2_err *err)
 {
-    const float *xc = w->cand.logits + row * w->cand.vocab;
-    struct logprob c, b;
-    enum b2_status rc;
+    const float *xb = w->base.logits + row * w->vocab;
+    struct logprob b;
+    enum b2_status rc = logprob_row(&b, w->expo, xb, w->vocab, err);
 
-    if (target < 0 || target >= w->cand.vocab)
-        return err_set(err, B2_EARG, "token %d is not in the vocabulary of %lld",
-                       (int)target, (long long)w->cand.vocab);
-    rc = logprob_row(&c, NULL, xc, w->cand.vocab, err);
-    if (rc)
-        return rc;
-    stats_add(&w->nll, c.lse - (double)xc[target]);
-    if (!w->base.s)
-        return B2_OK;
-    const float *xb = w->base.logits + row * w->base.vocab;
-    rc = logprob_row(&b, w->expo, xb, w->base.vocab, err);
     if (rc) {
         err_wrap(err, "baseline");
         return rc;
     }
-    double kld = logprob_kld(&b, w->expo, xb, &c, xc, w->base.vocab);
-    w->klds[w->kld.n] = kld;
-    stats_add(&w->kld, kld);
-    stats_add(&w->nll_base, b.lse - (double)xb[target]);
-    w->n_same += b.argmax == c.argmax;
+    out->nll_base = b.lse - (double)xb[target];
+    if (c) {
+        out->kld = logprob_kld(&b, w->expo, xb, c, xc, w->vocab);
+        out->same_top1 = b.argmax == c->argmax;
+    }
+    return w->p->on_logits ? w->p->on_logits(w->p->ctx, xb, &b, target, err) : B2_OK;
+}
+
+static enum b2_status score_stored(struct walk *w, struct divergence_row *out,
+                                   int64_t window_row, const float *xc,
+                                   const struct logprob *c, struct b2_err *err)
+{
+    struct teacher_row t;
+    enum b2_status rc = w->p->stored(w->p->ctx, &t, out->window, window_row, err);
+
+    if (rc) {
+        err_wrap(err, "teacher");
+        return rc;
+    }
+    out->nll_base = -t.target;
+    out->kld = teacher_kld(&t, c, xc);
+    out->same_top1 = (int64_t)teacher_token(&t, 0) == c->argmax;
+    return B2_OK;
+}
+
+/* Scores row `row` of the buffers, position out->pos of its window. */
+static enum b2_status score_row(struct walk *w, struct divergence_row *out, int64_t row,
+                                const struct text_window *win, struct b2_err *err)
+{
+    const float *xc = w->cand.s ? w->cand.logits + row * w->vocab : NULL;
+    int32_t target = win->target[out->pos];
+    struct logprob c;
+    enum b2_status rc = B2_OK;
+
+    if (target < 0 || target >= w->vocab)
+        return err_set(err, B2_EARG, "token %d is not in the vocabulary of %lld",
+                       (int)target, (long long)w->vocab);
+    if (xc) {
+        rc = logprob_row(&c, NULL, xc, w->vocab, err);
+        if (rc)
+            return rc;
+        out->nll = c.lse - (double)xc[target];
+    }
+    if (w->base.s)
+        rc = score_base(w, out, row, target, xc, xc ? &c : NULL, err);
+    else if (w->p->stored)
+        rc = score_stored(w, out, out->pos - win->score_from, xc, &c, err);
+    if (rc)
+        return rc;
+    bool kld = xc && (w->base.s || w->p->stored);
+    stats_add(&w->quality, kld ? out->kld : xc ? out->nll : out->nll_base);
+    if (w->p->on_row)
+        w->p->on_row(w->p->ctx, out);
     return B2_OK;
 }
 
@@ -121,6 +157,8 @@ static enum b2_status score_row(struct walk *w, int64_t row, int32_t target,
 static enum b2_status enter_window(struct walker *m, const struct text_window *win,
                                    struct b2_err *err)
 {
+    if (!m->s)
+        return B2_OK;
     if (win->score_from == 0) {
         session_rewind(m->s, 0);
         return B2_OK;
@@ -128,77 +166,119 @@ static enum b2_status enter_window(struct walker *m, const struct text_window *w
     return session_sync(m->s, win->ids, win->score_from, NULL, err);
 }
 
-static enum b2_status walk_window(struct walk *w, const struct text_window *win,
-                                  struct b2_err *err)
+static void show(struct walk *w)
 {
+    bool kld = w->cand.s && (w->base.s || w->p->stored);
+
+    progress_update(w->p->pr, w->done, kld ? w->quality.mean : exp(w->quality.mean));
+}
+
+static enum b2_status walk_window(struct walk *w, int64_t i, struct b2_err *err)
+{
+    const struct text_window *win = &w->p->text->win[i];
     enum b2_status rc = enter_window(&w->cand, win, err);
 
-    if (!rc && w->base.s)
+    if (!rc)
         rc = enter_window(&w->base, win, err);
     for (int64_t at = win->score_from; !rc && at < win->score_to; at += w->rows) {
         int64_t n = min_i64(w->rows, win->score_to - at);
-        rc = session_eval(w->cand.s, win->ids + at, n, w->cand.logits, err);
+        if (w->cand.s)
+            rc = session_eval(w->cand.s, win->ids + at, n, w->cand.logits, err);
         if (!rc && w->base.s)
             rc = session_eval(w->base.s, win->ids + at, n, w->base.logits, err);
-        for (int64_t i = 0; !rc && i < n; i++) {
-            rc = score_row(w, i, win->target[at + i], err);
+        for (int64_t k = 0; !rc && k < n; k++) {
+            struct divergence_row row = {.window = i, .pos = at + k};
+            rc = score_row(w, &row, k, win, err);
             if (rc)
-                err_wrap(err, "position %lld", (long long)at + (long long)i);
+                err_wrap(err, "position %lld", (long long)(at + k));
         }
+        w->done += (uint64_t)n;
         if (!rc)
-            progress_update(w->pr, (uint64_t)w->nll.n,
-                            w->base.s ? w->kld.mean : exp(w->nll.mean));
+            show(w);
     }
     return rc;
 }
 
-static enum b2_status walk_run(struct walk *w, struct b2_err *err)
+enum b2_status divergence_run(const struct divergence_walk *p, struct b2_err *err)
 {
-    enum b2_status rc = walk_alloc(w, err);
+    struct walk w = {.p = p, .done = p->done0};
+    enum b2_status rc = walker_init(&w.cand, p->cand, p->text, err);
 
-    for (int64_t i = 0; !rc && i < w->text->n_windows; i++) {
-        rc = walk_window(w, &w->text->win[i], err);
+    if (!rc)
+        rc = walker_init(&w.base, p->base, p->text, err);
+    w.vocab = max_i64(w.cand.vocab, w.base.vocab);
+    if (!rc && w.cand.s && w.base.s && w.cand.vocab != w.base.vocab)
+        rc = err_set(err, B2_EARG,
+                     "the model has %lld tokens in its vocabulary, the baseline %lld: "
+                     "their distributions cannot be compared",
+                     (long long)w.cand.vocab, (long long)w.base.vocab);
+    if (!rc)
+        rc = walk_alloc(&w, err);
+    for (int64_t i = 0; !rc && i < p->text->n_windows; i++) {
+        if (p->wanted && !p->wanted(p->ctx, i))
+            continue;
+        rc = walk_window(&w, i, err);
         if (rc)
             err_wrap(err, "window %lld", (long long)i);
     }
+    walk_free(&w);
     return rc;
+}
+
+/* Sums of a walk, for the two measures that keep no rows. */
+struct sums {
+    struct stats nll, nll_base, kld;
+    int64_t n_same;
+    double *klds; /* [n_scored], or NULL */
+};
+
+static void add_row(void *ctx, const struct divergence_row *row)
+{
+    struct sums *s = ctx;
+
+    stats_add(&s->nll, row->nll);
+    if (!s->klds)
+        return;
+    s->klds[s->kld.n] = row->kld;
+    stats_add(&s->kld, row->kld);
+    stats_add(&s->nll_base, row->nll_base);
+    s->n_same += row->same_top1;
 }
 
 enum b2_status divergence_ppl(struct ppl_result *out, struct session *s,
                               const struct textset *text, struct progress *pr,
                               struct b2_err *err)
 {
-    struct walk w = {.text = text, .pr = pr};
-    enum b2_status rc = walker_init(&w.cand, s, text, err);
+    struct sums sums = {0};
+    struct divergence_walk w = {
+        .cand = s, .text = text, .pr = pr, .on_row = add_row, .ctx = &sums};
+    enum b2_status rc = divergence_run(&w, err);
 
     if (!rc)
-        rc = walk_run(&w, err);
-    if (!rc)
-        *out = (struct ppl_result){.nll = w.nll.mean,
-                                   .ppl = exp(w.nll.mean),
-                                   .nll_stderr = stats_stderr(&w.nll),
-                                   .n_tokens = w.nll.n};
-    walk_free(&w);
+        *out = (struct ppl_result){.nll = sums.nll.mean,
+                                   .ppl = exp(sums.nll.mean),
+                                   .nll_stderr = stats_stderr(&sums.nll),
+                                   .n_tokens = sums.nll.n};
     return rc;
 }
 
 /* All positions walked: at least one, by textset's rules. */
-static struct kld_result summary(struct walk *w)
+static struct kld_result summary(struct sums *s)
 {
-    int64_t n = w->kld.n;
+    int64_t n = s->kld.n;
 
-    stats_sort(w->klds, n);
+    stats_sort(s->klds, n);
     return (struct kld_result){
-        .mean_kld = w->kld.mean,
-        .kld_stderr = stats_stderr(&w->kld),
-        .median_kld = stats_quantile(w->klds, n, 0.5),
-        .p90_kld = stats_quantile(w->klds, n, 0.9),
-        .p99_kld = stats_quantile(w->klds, n, 0.99),
-        .max_kld = stats_quantile(w->klds, n, 1.0),
-        .same_top1 = (double)w->n_same / (double)n,
-        .ppl = exp(w->nll.mean),
-        .ppl_baseline = exp(w->nll_base.mean),
-        .ppl_ratio = exp(w->nll.mean - w->nll_base.mean),
+        .mean_kld = s->kld.mean,
+        .kld_stderr = stats_stderr(&s->kld),
+        .median_kld = stats_quantile(s->klds, n, 0.5),
+        .p90_kld = stats_quantile(s->klds, n, 0.9),
+        .p99_kld = stats_quantile(s->klds, n, 0.99),
+        .max_kld = stats_quantile(s->klds, n, 1.0),
+        .same_top1 = (double)s->n_same / (double)n,
+        .ppl = exp(s->nll.mean),
+        .ppl_baseline = exp(s->nll_base.mean),
+        .ppl_ratio = exp(s->nll.mean - s->nll_base.mean),
         .n_tokens = n,
     };
 }
@@ -207,20 +287,18 @@ enum b2_status divergence_kld(struct kld_result *out, struct session *s,
                               struct session *baseline, const struct textset *text,
                               struct progress *pr, struct b2_err *err)
 {
-    struct walk w = {.text = text, .pr = pr};
-    enum b2_status rc = walker_init(&w.cand, s, text, err);
+    struct sums sums = {.klds = mem_calloc((size_t)text->n_scored, sizeof(double))};
+    struct divergence_walk w = {.cand = s,
+                                .base = baseline,
+                                .text = text,
+                                .pr = pr,
+                                .on_row = add_row,
+                                .ctx = &sums};
+    enum b2_status rc = sums.klds ? divergence_run(&w, err)
+                                  : err_set(err, B2_ENOMEM, "out of memory");
 
     if (!rc)
-        rc = walker_init(&w.base, baseline, text, err);
-    if (!rc && w.cand.vocab != w.base.vocab)
-        rc = err_set(err, B2_EARG,
-                     "the model has %lld tokens in its vocabulary, the baseline %lld: "
-                     "their distributions cannot be compared",
-                     (long long)w.cand.vocab, (long long)w.base.vocab);
-    if (!rc)
-        rc = walk_run(&w, err);
-    if (!rc)
-        *out = summary(&w);
-    walk_free(&w);
+        *out = summary(&sums);
+    mem_free(sums.klds);
     return rc;
 }

@@ -28,6 +28,40 @@ struct kld_result {
     int64_t n_tokens;
 };
 
+/* One scored position. Losses in nat; the baseline's parts are 0 for perplexity alone. */
+struct divergence_row {
+    int64_t window, pos; /* pos inside the window */
+    double nll, nll_base, kld;
+    bool same_top1;
+};
+
+struct logprob;
+struct teacher_row;
+
+/* A walk over all windows of text. The baseline is either a session or a function that
+ * gives its stored rows; without both the walk measures perplexity alone. */
+struct divergence_walk {
+    struct session *cand; /* NULL: only the baseline walks, for on_logits */
+    struct session *base; /* NULL: none, or stored */
+    enum b2_status (*stored)(void *ctx, struct teacher_row *out, int64_t window,
+                             int64_t row, struct b2_err *err); /* NULL: none */
+    /* Gets the baseline's logits of each scored position in order. May be NULL. */
+    enum b2_status (*on_logits)(void *ctx, const float *x, const struct logprob *b,
+                                int32_t target, struct b2_err *err);
+    void (*on_row)(void *ctx, const struct divergence_row *row); /* may be NULL */
+    /* Asked before each window: false leaves its rows out. May be NULL. */
+    bool (*wanted)(void *ctx, int64_t window);
+    void *ctx;
+    const struct textset *text;
+    struct progress *pr; /* counts done0 and the scored tokens */
+    uint64_t done0;
+};
+
+/* Errors as below, those of the functions, and B2_EARG: two sessions of different
+ * vocabularies. */
+enum b2_status divergence_run(const struct divergence_walk *w,
+                              struct b2_err *err) NODISCARD;
+
 /* Rows of logits that one buffer holds: as many as fit 64 MB, at least 1, at most
  * `batch`, a session's batch. */
 int64_t divergence_rows(int64_t vocab, int64_t batch);

@@ -1,0 +1,78 @@
+/*
+ * eval_cmd.h - the measures of bonsai2 eval, and what they share.
+ *
+ * Each measure is a command of its own, int cmd_eval_NAME(int argc, char **argv) with
+ * argv[0] the measure's name, in a file of that name; cmd_eval.c only finds it.
+ */
+#ifndef CLI_EVAL_CMD_H
+#define CLI_EVAL_CMD_H
+
+#include "base/str.h"
+#include "cli/cli.h"
+#include "model/session.h"
+
+int cmd_eval_blind(int argc, char **argv);
+int cmd_eval_kld(int argc, char **argv);
+int cmd_eval_loops(int argc, char **argv);
+int cmd_eval_ppl(int argc, char **argv);
+int cmd_eval_report(int argc, char **argv);
+int cmd_eval_retention(int argc, char **argv);
+int cmd_eval_rollback(int argc, char **argv);
+int cmd_eval_speed(int argc, char **argv);
+
+/* What every model of one run is opened with. */
+struct eval_env {
+    struct cli_common common;
+    struct log log;
+    struct pool *pool;
+    unsigned cpu;
+};
+
+/* Starts log, threads and kernel level from env->common. */
+enum b2_status eval_env_open(struct eval_env *env, struct b2_err *err) NODISCARD;
+void eval_env_close(struct eval_env *env); /* zeroed is fine */
+
+/* One model with what it takes to run it. */
+struct eval_side {
+    const char *path;
+    struct model *model;
+    struct backend *be;
+    struct session *s;
+};
+
+/* ctx 0: as session_new decides. Closed by eval_side_close() also after a failure. */
+enum b2_status eval_side_open(struct eval_side *s, const struct eval_env *env,
+                              const char *path, bool exact, int64_t ctx,
+                              struct b2_err *err) NODISCARD;
+void eval_side_close(struct eval_side *s);
+
+/* "model.gguf" of "dir/model.gguf": how tables and pages name a candidate. */
+const char *eval_name(const char *path);
+
+/* Ctrl-C ends the call that runs on either session. b may be NULL. */
+struct eval_cancel {
+    struct session *a, *b;
+};
+void eval_cancel_both(void *cancel); /* for cli_on_interrupt */
+
+/* Adds what every result carries of its conditions: threads, kernel, seed, version. */
+void eval_json_env(struct cJSON *j, const struct eval_env *env,
+                   const struct eval_side *s);
+
+/* Prints a result: as JSON with --json (takes j), else nothing; and where report is not
+ * NULL writes the page of it and of the result files in more. Returns the exit code. */
+int eval_finish(const struct cli_common *c, struct cJSON *j, const char *report,
+                const struct opt_list *more, bool force);
+
+/* Rows of the option table for the page. */
+/* clang-format off */
+#define EVAL_REPORT_OPTS(file, more, force)                                            \
+    {OPT_STR, 0, "report", "FILE", file, 0, 0,                                         \
+     "Write a page about the result too: one HTML file."},                             \
+    {OPT_LIST, 0, "include", "FILE", more, 0, 0,                                       \
+     "Put this earlier result (--json) on the page too; may be repeated."},            \
+    {OPT_FLAG, 'f', "force", NULL, force, 0, 0,                                        \
+     "Replace existing output files."}
+/* clang-format on */
+
+#endif
