@@ -138,29 +138,6 @@ static void default_threads(struct bench *b)
         b->threads.v[b->threads.n++] = most;
 }
 
-/* Makes the model's files leave the system's cache; *cold says whether all went. */
-static enum b2_status drop_caches(const struct bench *b, bool *cold, struct b2_err *err)
-{
-    struct modelfile *mf = NULL;
-    char **path;
-    enum b2_status rc = modelfile_open(&mf, b->model_path, NULL, err);
-
-    if (rc)
-        return rc;
-    int n = modelfile_n_parts(mf);
-    path = mem_calloc((size_t)n, sizeof *path);
-    for (int i = 0; path && i < n; i++)
-        path[i] = mem_strdup(modelfile_part_path(mf, i));
-    modelfile_close(mf); /* mapped pages cannot be dropped */
-    *cold = path != NULL;
-    for (int i = 0; path && i < n; i++) {
-        *cold = path[i] && file_cache_drop(path[i]) && *cold;
-        mem_free(path[i]);
-    }
-    mem_free(path);
-    return B2_OK;
-}
-
 static enum b2_status measure_load(struct bench *b, struct pool *pool,
                                    struct b2_err *err)
 {
@@ -168,7 +145,7 @@ static enum b2_status measure_load(struct bench *b, struct pool *pool,
     const struct model_params mp = {0};
     double warm[SPEED_MAX_RUNS];
     bool cold = false;
-    enum b2_status rc = b->no_cold ? B2_OK : drop_caches(b, &cold, err);
+    enum b2_status rc = b->no_cold ? B2_OK : speed_forget(&cold, b->model_path, err);
 
     b->cold_s = -1;
     if (rc == B2_OK && cold)

@@ -4,11 +4,14 @@
 #include "cli/eval_cmd.h"
 
 #include "base/file.h"
+#include "base/mem.h"
+#include "eval/report.h"
+#include "format/json.h"
 
 #include <cjson/cJSON.h>
 #include <string.h>
 
-enum { EVAL_BATCH = 512 };
+enum { EVAL_BATCH = 512, MAX_RESULT_BYTES = 256 << 20, MAX_RESULT_VALUES = 1 << 22 };
 
 enum b2_status eval_env_open(struct eval_env *env, struct b2_err *err)
 {
@@ -25,23 +28,35 @@ void eval_env_close(struct eval_env *env)
     env->pool = NULL;
 }
 
-enum b2_status eval_side_open(struct eval_side *s, const struct eval_env *env,
-                              const char *path, bool exact, int64_t ctx,
-                              struct b2_err *err)
+enum b2_status eval_side_model(struct eval_side *s, const struct eval_env *env,
+                               const char *path, bool exact, struct b2_err *err)
 {
     struct model_params mp = {.log = &env->log};
     struct backend_config cfg = {
         .pool = env->pool, .cpu = env->cpu, .exact = exact, .log = &env->log};
-    struct session_params sp = {.ctx = ctx,
-                                .batch = ctx ? min_i64(ctx, EVAL_BATCH) : EVAL_BATCH};
     enum b2_status rc = model_open(&s->model, path, &mp, err);
 
     s->path = path;
-    if (!rc)
-        rc = backend_cpu_new(&s->be, &cfg, err);
-    if (!rc)
-        rc = session_new(&s->s, s->model, s->be, &sp, err);
-    return rc;
+    return rc ? rc : backend_cpu_new(&s->be, &cfg, err);
+}
+
+enum b2_status eval_side_session(struct eval_side *s, const struct eval_env *env,
+                                 int64_t ctx, struct b2_err *err)
+{
+    struct session_params sp = {.ctx = ctx,
+                                .batch = ctx ? min_i64(ctx, EVAL_BATCH) : EVAL_BATCH,
+                                .mem_limit = env->common.mem_limit};
+
+    return session_new(&s->s, s->model, s->be, &sp, err);
+}
+
+enum b2_status eval_side_open(struct eval_side *s, const struct eval_env *env,
+                              const char *path, bool exact, int64_t ctx,
+                              struct b2_err *err)
+{
+    enum b2_status rc = eval_side_model(s, env, path, exact, err);
+
+    return rc ? rc : eval_side_session(s, env, ctx, err);
 }
 
 void eval_side_close(struct eval_side *s)
@@ -75,4 +90,97 @@ void eval_json_env(cJSON *j, const struct eval_env *env, const struct eval_side 
     cJSON_AddNumberToObject(j, "threads", pool_threads(env->pool));
     cJSON_AddNumberToObject(j, "seed", (double)env->common.seed);
     cJSON_AddStringToObject(j, "version", B2_VERSION);
+}
+
+void eval_json_model(cJSON *j, const struct eval_side *s)
+{
+    cJSON_AddStringToObject(j, "model", s->path);
+    cJSON_AddStringToObject(j, "fingerprint", s->model->fingerprint);
+    cJSON_AddNumberToObject(j, "model_bytes", (double)modelfile_bytes(s->model->mf));
+}
+
+const char *eval_activations(bool exact)
+{
+    return exact ? "F32 activations" : "8-bit activations";
+}
+
+enum b2_status eval_check_report(const char *report, bool force, struct b2_err *err)
+{
+    return report ? file_check_output(report, NULL, force, err) : B2_OK;
+}
+
+/* Adds the results of a file to list. */
+static enum b2_status include(cJSON *list, const char *path, struct b2_err *err)
+{
+    char *text = NULL;
+    size_t n = 0;
+    cJSON *j = NULL;
+    enum b2_status rc = file_read_all(&text, &n, path, MAX_RESULT_BYTES, err);
+
+    if (!rc) {
+        rc = json_parse_bounded(&j, text, n, MAX_RESULT_VALUES, err);
+        if (rc)
+            err_wrap(err, "%s: no result of --json", path);
+    }
+    mem_free(text);
+    if (!rc)
+        cJSON_AddItemToArray(list, j);
+    return rc;
+}
+
+enum b2_status eval_write_report(const char *path, cJSON *list,
+                                 const struct opt_list *more, bool force,
+                                 struct b2_err *err)
+{
+    struct str page = {0};
+    enum b2_status rc = B2_OK;
+
+    for (int i = 0; i < more->n && !rc; i++)
+        rc = include(list, more->item[i], err);
+    if (!rc)
+        rc = report_html(&page, list, err);
+    if (!rc)
+        rc = file_write_all(path, page.data, page.len, force, err);
+    str_free(&page);
+    return rc;
+}
+
+cJSON *eval_join(const char *measure, cJSON **results)
+{
+    cJSON *list = *results, *j;
+
+    *results = NULL;
+    if (cJSON_GetArraySize(list) == 1) {
+        j = cJSON_DetachItemFromArray(list, 0);
+        cJSON_Delete(list);
+        return j;
+    }
+    j = cJSON_CreateObject();
+    cJSON_AddStringToObject(j, "measure", measure);
+    cJSON_AddItemToObject(j, "candidates", list);
+    return j;
+}
+
+int eval_finish(const struct cli_common *c, cJSON *j, const char *report,
+                const struct opt_list *more, bool force)
+{
+    struct b2_err err = {0};
+    enum b2_status rc = B2_OK;
+
+    if (report && j) {
+        cJSON *list = cJSON_CreateArray();
+        cJSON_AddItemReferenceToArray(list, j);
+        rc = eval_write_report(report, list, more, force, &err);
+        cJSON_Delete(list);
+        if (!rc && !c->quiet)
+            fprintf(stderr, "page         %s\n", report);
+    }
+    if (rc) {
+        cJSON_Delete(j);
+        return cli_report_error(&err);
+    }
+    if (c->json)
+        return cli_print_json(j);
+    cJSON_Delete(j);
+    return CLI_DONE;
 }

@@ -44,6 +44,12 @@ struct eval_side {
 enum b2_status eval_side_open(struct eval_side *s, const struct eval_env *env,
                               const char *path, bool exact, int64_t ctx,
                               struct b2_err *err) NODISCARD;
+/* The two halves of it: a session's length may depend on the model. */
+enum b2_status eval_side_model(struct eval_side *s, const struct eval_env *env,
+                               const char *path, bool exact,
+                               struct b2_err *err) NODISCARD;
+enum b2_status eval_side_session(struct eval_side *s, const struct eval_env *env,
+                                 int64_t ctx, struct b2_err *err) NODISCARD;
 void eval_side_close(struct eval_side *s);
 
 /* "model.gguf" of "dir/model.gguf": how tables and pages name a candidate. */
@@ -59,10 +65,27 @@ void eval_cancel_both(void *cancel); /* for cli_on_interrupt */
 void eval_json_env(struct cJSON *j, const struct eval_env *env,
                    const struct eval_side *s);
 
+/* Adds the candidate: model, fingerprint, bytes of its file. */
+void eval_json_model(struct cJSON *j, const struct eval_side *s);
+const char *eval_activations(bool exact); /* in words */
+
+/* Refuses a page that would replace a file, before the work begins. NULL is fine. */
+enum b2_status eval_check_report(const char *report, bool force,
+                                 struct b2_err *err) NODISCARD;
+
+/* One candidate's result is its object; several are {"measure": …, "candidates": […]}.
+ * Takes *results and sets it NULL. */
+struct cJSON *eval_join(const char *measure, struct cJSON **results);
+
 /* Prints a result: as JSON with --json (takes j), else nothing; and where report is not
  * NULL writes the page of it and of the result files in more. Returns the exit code. */
 int eval_finish(const struct cli_common *c, struct cJSON *j, const char *report,
                 const struct opt_list *more, bool force);
+
+/* Writes the page of the results in list and of the files in more, which join them. */
+enum b2_status eval_write_report(const char *path, struct cJSON *list,
+                                 const struct opt_list *more, bool force,
+                                 struct b2_err *err) NODISCARD;
 
 /* Rows of the option table for the page. */
 /* clang-format off */

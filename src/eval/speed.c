@@ -4,6 +4,7 @@
 #include "eval/speed.h"
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "eval/stats.h"
@@ -97,6 +98,28 @@ enum b2_status speed_session(struct speed_result *out, struct session *s,
     if (t->kind == SPEED_DECODE)
         bytes += cache_read_bytes(s, t->depth + t->n / 2);
     out->gbps = 1e-9 * (double)bytes * (double)passes * out->median_tps / (double)t->n;
+    return B2_OK;
+}
+
+enum b2_status speed_forget(bool *cold, const char *path, struct b2_err *err)
+{
+    struct modelfile *mf = NULL;
+    char **part;
+    enum b2_status rc = modelfile_open(&mf, path, NULL, err);
+
+    if (rc)
+        return rc;
+    int n = modelfile_n_parts(mf);
+    part = mem_calloc((size_t)n, sizeof *part);
+    for (int i = 0; part && i < n; i++)
+        part[i] = mem_strdup(modelfile_part_path(mf, i));
+    modelfile_close(mf); /* mapped pages cannot be dropped */
+    *cold = part != NULL;
+    for (int i = 0; part && i < n; i++) {
+        *cold = part[i] && file_cache_drop(part[i]) && *cold;
+        mem_free(part[i]);
+    }
+    mem_free(part);
     return B2_OK;
 }
 

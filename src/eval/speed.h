@@ -37,6 +37,9 @@ enum b2_status speed_session(struct speed_result *out, struct session *s,
  * head too is left out. */
 uint64_t speed_pass_bytes(const struct model *m);
 
+/* Makes the model's files leave the system's cache; *cold says whether all went. */
+enum b2_status speed_forget(bool *cold, const char *path, struct b2_err *err) NODISCARD;
+
 /* Seconds from opening the file to the logits of the first token of a short session. */
 enum b2_status speed_load(double *seconds, const char *path,
                           const struct model_params *mp,

@@ -1,0 +1,318 @@
+/*
+ * report.c - results sorted by candidate, and the frame of the page.
+ */
+#include "eval/report_int.h"
+
+#include <math.h>
+#include <string.h>
+
+static const char style[] =
+    ":root{--bg:#fcfcfa;--fg:#1c1e21;--dim:#5f656d;--line:#d9dbdf;--card:#fff;"
+    "--warn:#fff1e6;--warnline:#c2410c;--c0:#1f6feb;--c1:#c2410c;--c2:#15803d;"
+    "--c3:#7c3aed;--c4:#b45309;--c5:#0e7490;--grey:#8b919a}"
+    "@media(prefers-color-scheme:dark){:root{--bg:#15171a;--fg:#e6e8eb;--dim:#a1a8b1;"
+    "--line:#343940;--card:#1c1f24;--warn:#3a2415;--warnline:#fb923c;--c0:#6ea8ff;"
+    "--c1:#fb923c;--c2:#4ade80;--c3:#c4a5ff;--c4:#fbbf24;--c5:#67e8f9;"
+    "--grey:#8b919a}}"
+    "*{box-sizing:border-box}"
+    "body{margin:0 auto;max-width:60rem;padding:1.2rem;background:var(--bg);"
+    "color:var(--fg);font:16px/1.5 system-ui,sans-serif}"
+    "h1{font-size:1.6rem;margin:.2rem 0}h2{font-size:1.2rem;margin:2.2rem 0 .4rem}"
+    "h3{font-size:1rem;margin:1.2rem 0 .3rem}p{margin:.4rem 0}"
+    ".dim{color:var(--dim)}.key{display:inline-block;width:.8em;height:.8em;"
+    "border-radius:.2em;margin-right:.4em}"
+    ".warn{background:var(--warn);border-left:4px solid var(--warnline);"
+    "padding:.6rem .8rem;margin:.6rem 0;font-weight:600}"
+    ".scroll{overflow-x:auto}table{border-collapse:collapse;width:100%;"
+    "font-variant-numeric:tabular-nums}"
+    "th,td{padding:.3rem .6rem;text-align:right;border-bottom:1px solid var(--line);"
+    "white-space:nowrap}th:first-child,td:first-child{text-align:left;white-space:"
+    "normal;overflow-wrap:anywhere}th{font-weight:600;color:var(--dim)}"
+    "svg{display:block;width:100%;overflow:visible;margin:.4rem 0 1rem}"
+    "svg text{fill:var(--fg);font-size:14px}svg .dim{fill:var(--dim);font-size:12px}"
+    "svg .grid{stroke:var(--line)}svg .mark{stroke:var(--warnline);stroke-dasharray:4 "
+    "3}svg .ci{stroke:var(--fg);stroke-width:1.5}"
+    ".f0{fill:var(--c0)}.f1{fill:var(--c1)}.f2{fill:var(--c2)}.f3{fill:var(--c3)}"
+    ".f4{fill:var(--c4)}.f5{fill:var(--c5)}.fg{fill:var(--grey)}"
+    ".s0{stroke:var(--c0)}.s1{stroke:var(--c1)}.s2{stroke:var(--c2)}"
+    ".s3{stroke:var(--c3)}.s4{stroke:var(--c4)}.s5{stroke:var(--c5)}"
+    ".sg{stroke:var(--grey)}"
+    ".b0{background:var(--c0)}.b1{background:var(--c1)}.b2{background:var(--c2)}"
+    ".b3{background:var(--c3)}.b4{background:var(--c4)}.b5{background:var(--c5)}"
+    ".cells{display:grid;grid-template-columns:repeat(auto-fill,minmax(4.2rem,1fr));"
+    "gap:2px}.cells div{position:relative;padding:.25rem .35rem;font-size:.75rem;"
+    "border:1px solid var(--line)}.cells i{position:absolute;inset:0;"
+    "background:var(--c1)}.cells span{position:relative;display:block}"
+    "details{margin:.4rem 0}summary{cursor:pointer}"
+    "@media(max-width:30rem){body{padding:.7rem}th,td{padding:.25rem .4rem;"
+    "font-size:.9rem}}"
+    "@media print{:root{--bg:#fff;--fg:#000;--dim:#333;--line:#bbb;--card:#fff;"
+    "--warn:#fff;--c0:#1f6feb;--c1:#c2410c;--c2:#15803d;--c3:#7c3aed;--c4:#b45309;"
+    "--c5:#0e7490}body{max-width:none;padding:0;font-size:11pt}"
+    "*{print-color-adjust:exact;-webkit-print-color-adjust:exact}"
+    "h2{break-after:avoid}svg,table,.warn{break-inside:avoid}"
+    ".scroll{overflow:visible}th,td{white-space:normal}}";
+
+double report_num(const cJSON *j, const char *key)
+{
+    const cJSON *v = cJSON_GetObjectItemCaseSensitive(j, key);
+
+    return cJSON_IsNumber(v) ? v->valuedouble : NAN;
+}
+
+const char *report_word(const cJSON *j, const char *key)
+{
+    const char *s = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(j, key));
+
+    return s ? s : "";
+}
+
+const cJSON *report_list(const cJSON *j, const char *key)
+{
+    const cJSON *v = cJSON_GetObjectItemCaseSensitive(j, key);
+
+    return cJSON_IsArray(v) ? v : NULL;
+}
+
+const cJSON *report_named(const cJSON *list, const char *name)
+{
+    const cJSON *e;
+
+    cJSON_ArrayForEach(e, list)
+    {
+        if (strcmp(report_word(e, "name"), name) == 0)
+            return e;
+    }
+    return NULL;
+}
+
+double report_at(const cJSON *list, int i)
+{
+    const cJSON *v = list ? cJSON_GetArrayItem(list, i) : NULL;
+
+    return cJSON_IsNumber(v) ? v->valuedouble : NAN;
+}
+
+bool report_any(const struct report *r, enum report_kind kind)
+{
+    for (int i = 0; i < r->n; i++)
+        if (r->cand[i].result[kind])
+            return true;
+    return false;
+}
+
+const char *report_short(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash && slash[1] ? slash + 1 : path;
+}
+
+void report_text(struct str *out, const char *text)
+{
+    for (const char *p = text; *p; p++) {
+        if (*p == '&')
+            str_put(out, "&amp;");
+        else if (*p == '<')
+            str_put(out, "&lt;");
+        else if (*p == '>')
+            str_put(out, "&gt;");
+        else if (*p == '"')
+            str_put(out, "&quot;");
+        else
+            str_putn(out, p, 1);
+    }
+}
+
+void report_percent(struct str *out, double share, int digits)
+{
+    if (isfinite(share))
+        str_printf(out, "%.*f %%", digits, 100.0 * share);
+    else
+        str_put(out, "–");
+}
+
+void report_number(struct str *out, double v, int digits)
+{
+    if (isfinite(v))
+        str_printf(out, "%.*f", digits, v);
+    else
+        str_put(out, "–");
+}
+
+/* ---- parts of tables ---- */
+
+void report_key(struct str *out, int color, const char *name)
+{
+    str_printf(out, "<span class=\"key b%d\"></span>", color);
+    report_text(out, name);
+}
+
+void report_legend(struct str *out, const struct report *r, enum report_kind kind)
+{
+    if (r->n < 2)
+        return;
+    str_put(out, "<p class=\"dim\">");
+    for (int i = 0; i < r->n; i++) {
+        if (!r->cand[i].result[kind])
+            continue;
+        report_key(out, i, report_short(r->cand[i].model));
+        str_put(out, " &nbsp; ");
+    }
+    str_put(out, "</p>\n");
+}
+
+void report_td(struct str *out, const char *text)
+{
+    str_put(out, "<td>");
+    report_text(out, text);
+    str_put(out, "</td>");
+}
+
+void report_td_percent(struct str *out, double v)
+{
+    str_put(out, "<td>");
+    report_percent(out, v, 1);
+    str_put(out, "</td>");
+}
+
+void report_td_number(struct str *out, double v, int digits)
+{
+    str_put(out, "<td>");
+    report_number(out, v, digits);
+    str_put(out, "</td>");
+}
+
+/* ---- candidates ---- */
+
+static int kind_of(const cJSON *j)
+{
+    static const char *const names[REPORT_KINDS] = {
+        "ppl", "kld", "task", "retention", "loops", "rollback", "speed", "blind"};
+    const char *measure = report_word(j, "measure");
+
+    for (int i = 0; i < REPORT_KINDS; i++)
+        if (strcmp(measure, names[i]) == 0)
+            return i;
+    if (report_list(j, "rows") && cJSON_HasObjectItem(j, "load_warm_ms"))
+        return REPORT_SPEED; /* of bench */
+    return -1;
+}
+
+static struct report_cand *cand_of(struct report *r, const cJSON *j)
+{
+    const char *model = report_word(j, "model");
+    const char *print = report_word(j, "fingerprint");
+
+    for (int i = 0; i < r->n; i++) {
+        struct report_cand *c = &r->cand[i];
+        if (*print && *c->fingerprint ? strcmp(print, c->fingerprint) == 0
+                                      : strcmp(model, c->model) == 0)
+            return c;
+    }
+    if (r->n == REPORT_MAX_CANDIDATES)
+        return NULL;
+    r->cand[r->n] = (struct report_cand){.model = model, .fingerprint = print};
+    return &r->cand[r->n++];
+}
+
+static enum b2_status add_result(struct report *r, const cJSON *j, struct b2_err *err)
+{
+    const cJSON *list = report_list(j, "candidates"), *e;
+    enum b2_status rc = B2_OK;
+    int kind = kind_of(j);
+
+    if (list) {
+        cJSON_ArrayForEach(e, list)
+        {
+            if (!rc)
+                rc = add_result(r, e, err);
+        }
+        return rc;
+    }
+    if (kind < 0 || !*report_word(j, "model"))
+        return err_set(err, B2_EARG,
+                       "a result of no known measure: what --json of an eval measure or "
+                       "of bench printed is needed");
+    struct report_cand *c = cand_of(r, j);
+    if (!c)
+        return err_set(err, B2_EARG, "more than %d models on one page",
+                       REPORT_MAX_CANDIDATES);
+    c->result[kind] = j;
+    if (isfinite(report_num(j, "model_bytes")))
+        c->bytes = report_num(j, "model_bytes");
+    if (*report_word(j, "baseline"))
+        r->baseline = report_word(j, "baseline");
+    if (isfinite(report_num(j, "baseline_bytes")))
+        r->baseline_bytes = report_num(j, "baseline_bytes");
+    return B2_OK;
+}
+
+/* ---- the frame ---- */
+
+static void put_head(struct str *out, const struct report *r)
+{
+    str_put(out, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+                 "<meta name=\"viewport\" content=\"width=device-width, "
+                 "initial-scale=1\">\n<meta name=\"color-scheme\" content=\"light "
+                 "dark\">\n<link rel=\"icon\" href=\"data:,\">\n<title>");
+    report_text(out, r->n == 1 ? report_short(r->cand[0].model) : "Several models");
+    str_put(out, " – evaluation</title>\n<style>");
+    str_put(out, style);
+    str_put(out, "</style>\n</head>\n<body>\n<main>\n<h1>What compression cost</h1>\n");
+    if (r->baseline) {
+        str_put(out, "<p class=\"dim\">compared with ");
+        report_text(out, report_short(r->baseline));
+        str_put(out, "</p>\n");
+    }
+}
+
+/* JSON inside a script element: no '<' may stand in it as such. */
+static void put_data(struct str *out, const cJSON *results)
+{
+    char *text = cJSON_PrintUnformatted(results);
+
+    str_put(out, "<script type=\"application/json\" id=\"results\">");
+    for (const char *p = text ? text : "null"; *p; p++) {
+        if (*p == '<')
+            str_put(out, "\\u003c");
+        else
+            str_putn(out, p, 1);
+    }
+    str_put(out, "</script>\n");
+    if (!text)
+        out->bad = true;
+    cJSON_free(text);
+}
+
+enum b2_status report_html(struct str *out, const cJSON *results, struct b2_err *err)
+{
+    struct report r = {0};
+    const cJSON *e;
+    enum b2_status rc = B2_OK;
+
+    cJSON_ArrayForEach(e, results)
+    {
+        if (!rc)
+            rc = add_result(&r, e, err);
+    }
+    if (!rc && r.n == 0)
+        rc = err_set(err, B2_EARG, "no result to show");
+    if (rc)
+        return rc;
+    put_head(out, &r);
+    report_overview(out, &r);
+    report_retention(out, &r);
+    report_size(out, &r);
+    report_divergence(out, &r);
+    report_loops(out, &r);
+    report_blind(out, &r);
+    report_rollback(out, &r);
+    report_speed(out, &r);
+    report_memory(out, &r);
+    report_conditions(out, &r);
+    str_put(out, "</main>\n");
+    put_data(out, results);
+    str_put(out, "</body>\n</html>\n");
+    return str_ok(out) ? B2_OK : err_set(err, B2_ENOMEM, "out of memory for the page");
+}

@@ -1,0 +1,320 @@
+/*
+ * report_more.c - loops, blind votes, rollback, speed, memory, conditions.
+ */
+#include "eval/report_int.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { MAX_BARS = 128, MAX_CELLS = 512, WORDS = 96 };
+
+static const double percent_ticks[] = {0, 0.25, 0.5, 0.75, 1.0};
+
+/* ---- loops ---- */
+
+static void loops_bars(struct str *out, const struct report *r)
+{
+    struct report_bar bar[MAX_BARS];
+    char label[MAX_BARS][WORDS], value[MAX_BARS][WORDS];
+    struct report_axis axis = {1.0, NAN, percent_ticks, countof(percent_ticks), " %",
+                               100.0};
+    int n = 0;
+
+    for (int i = 0; i < r->n; i++) {
+        const cJSON *s;
+        cJSON_ArrayForEach(s, report_list(r->cand[i].result[REPORT_LOOPS], "slices"))
+        {
+            const cJSON *ci = report_list(s, "loop_rate_ci");
+            double base = report_num(s, "baseline_loop_rate");
+            if (n == MAX_BARS)
+                break;
+            snprintf(label[n], WORDS, "%s%s%s", report_word(s, "name"),
+                     r->n > 1 ? " · " : "",
+                     r->n > 1 ? report_short(r->cand[i].model) : "");
+            if (isfinite(base))
+                snprintf(value[n], WORDS, "%.0f %%, baseline %.0f %%",
+                         100.0 * report_num(s, "loop_rate"), 100.0 * base);
+            else
+                snprintf(value[n], WORDS, "%.0f %%",
+                         100.0 * report_num(s, "loop_rate"));
+            bar[n] = (struct report_bar){label[n],
+                                         value[n],
+                                         report_num(s, "loop_rate"),
+                                         report_at(ci, 0),
+                                         report_at(ci, 1),
+                                         i};
+            n++;
+        }
+    }
+    if (n > 0)
+        report_bars(out, "answers that loop", bar, n, &axis);
+}
+
+static void loops_row(struct str *out, const cJSON *s, const char *prefix,
+                      const char *name)
+{
+    static const char *const keys[] = {"distinct4", "compression", "longest_cycle"};
+    char key[48];
+
+    str_put(out, "<tr>");
+    report_td(out, name);
+    snprintf(key, sizeof key, "%sloop_rate", prefix);
+    report_td_percent(out, report_num(s, key));
+    snprintf(key, sizeof key, "%slimit_rate", prefix);
+    report_td_percent(out, report_num(s, key));
+    for (size_t i = 0; i < countof(keys); i++) {
+        snprintf(key, sizeof key, "%s%s", prefix, keys[i]);
+        report_td_number(out, report_num(s, key), i == 2 ? 0 : 3);
+    }
+    str_put(out, "</tr>\n");
+}
+
+void report_loops(struct str *out, const struct report *r)
+{
+    if (!report_any(r, REPORT_LOOPS))
+        return;
+    str_put(out, "<h2>Loops</h2>\n<p class=\"dim\">Share of answers that end in a "
+                 "repetition, by kind of prompt.</p>\n");
+    report_legend(out, r, REPORT_LOOPS);
+    loops_bars(out, r);
+    str_put(out, "<div class=\"scroll\"><table><tr><th>answers of</th><th>loop</th>"
+                 "<th>hit the limit</th><th>distinct 4-grams</th><th>compression</th>"
+                 "<th>longest cycle, tokens</th></tr>\n");
+    for (int i = 0; i < r->n; i++) {
+        const cJSON *l = r->cand[i].result[REPORT_LOOPS];
+        if (!l)
+            continue;
+        if (isfinite(report_num(l, "baseline_loop_rate")))
+            loops_row(out, l, "baseline_", report_short(report_word(l, "baseline")));
+        loops_row(out, l, "", report_short(r->cand[i].model));
+    }
+    str_put(out, "</table></div>\n");
+}
+
+/* ---- blind votes ---- */
+
+void report_blind(struct str *out, const struct report *r)
+{
+    if (!report_any(r, REPORT_BLIND))
+        return;
+    str_put(out, "<h2>Blind comparison</h2>\n<div class=\"scroll\"><table><tr><th>model"
+                 "</th><th>votes</th><th>won</th><th>lost</th><th>equal</th>"
+                 "<th>preferred</th><th>95 % interval</th></tr>\n");
+    for (int i = 0; i < r->n; i++) {
+        const cJSON *b = r->cand[i].result[REPORT_BLIND];
+        if (!b)
+            continue;
+        str_put(out, "<tr><td>");
+        report_key(out, i, report_short(r->cand[i].model));
+        str_put(out, "</td>");
+        report_td_number(out, report_num(b, "n"), 0);
+        report_td_number(out, report_num(b, "wins"), 0);
+        report_td_number(out, report_num(b, "losses"), 0);
+        report_td_number(out, report_num(b, "ties"), 0);
+        report_td_percent(out, report_num(b, "preference"));
+        str_put(out, "<td>");
+        report_percent(out, report_num(b, "ci_low"), 0);
+        str_put(out, " to ");
+        report_percent(out, report_num(b, "ci_high"), 0);
+        str_put(out, "</td></tr>\n");
+    }
+    str_put(out, "</table></div>\n");
+}
+
+/* ---- rollback ---- */
+
+static void rollback_cells(struct str *out, const cJSON *list, const char *title)
+{
+    struct report_cell cell[MAX_CELLS];
+    char value[MAX_CELLS][24];
+    const cJSON *p;
+    int n = 0;
+
+    cJSON_ArrayForEach(p, list)
+    {
+        if (n == MAX_CELLS)
+            break;
+        double v = report_num(p, "gain_per_mb");
+        snprintf(value[n], sizeof value[n], "%.3g", v);
+        cell[n] = (struct report_cell){report_word(p, "name"), value[n], v};
+        n++;
+    }
+    if (n == 0)
+        return;
+    str_put(out, "<h3>");
+    report_text(out, title);
+    str_put(out, "</h3>\n");
+    report_cells(out, title, cell, n);
+}
+
+void report_rollback(struct str *out, const struct report *r)
+{
+    if (!report_any(r, REPORT_ROLLBACK))
+        return;
+    str_put(out, "<h2>What to give back</h2>\n<p class=\"dim\">Each part restored to "
+                 "the baseline's weights alone: what it buys back for each further "
+                 "megabyte. Darker is more.</p>\n");
+    for (int i = 0; i < r->n; i++) {
+        const cJSON *b = r->cand[i].result[REPORT_ROLLBACK];
+        if (!b)
+            continue;
+        str_put(out, "<p>");
+        report_key(out, i, report_short(r->cand[i].model));
+        str_printf(out, ": best by the byte is <b>");
+        report_text(out, report_word(b, "best"));
+        str_put(out, "</b> (measured by ");
+        report_text(out, report_word(b, "by"));
+        str_put(out, ")</p>\n");
+        rollback_cells(out, report_list(b, "layers"), "Layers");
+        rollback_cells(out, report_list(b, "classes"), "Tensor classes");
+    }
+}
+
+/* ---- speed ---- */
+
+static void speed_rows(struct str *out, const struct report_cand *c, int i)
+{
+    const cJSON *s = c->result[REPORT_SPEED], *row;
+
+    cJSON_ArrayForEach(row, report_list(s, "rows"))
+    {
+        str_put(out, "<tr><td>");
+        report_key(out, i, report_short(c->model));
+        str_put(out, "</td>");
+        report_td(out, report_word(row, "test"));
+        report_td_number(out, report_num(row, "threads"), 0);
+        report_td_number(out, report_num(row, "median_tps"), 2);
+        str_put(out, "<td>");
+        report_number(out, report_num(row, "min_tps"), 2);
+        str_put(out, "–");
+        report_number(out, report_num(row, "max_tps"), 2);
+        str_put(out, "</td></tr>\n");
+    }
+}
+
+void report_speed(struct str *out, const struct report *r)
+{
+    if (!report_any(r, REPORT_SPEED))
+        return;
+    str_put(out, "<h2>Speed</h2>\n<div class=\"scroll\"><table><tr><th>model</th>"
+                 "<th>cold start, ms</th><th>warm start, ms</th><th>first token, ms"
+                 "</th><th>peak memory</th></tr>\n");
+    for (int i = 0; i < r->n; i++) {
+        const cJSON *s = r->cand[i].result[REPORT_SPEED];
+        struct str peak = {0};
+        if (!s)
+            continue;
+        str_put(out, "<tr><td>");
+        report_key(out, i, report_short(r->cand[i].model));
+        str_put(out, "</td>");
+        report_td_number(out, report_num(s, "load_cold_ms"), 0);
+        report_td_number(out, report_num(s, "load_warm_ms"), 0);
+        report_td_number(out, report_num(s, "first_token_ms"), 0);
+        if (report_num(s, "peak_rss_bytes") > 0)
+            str_put_bytes(&peak, (uint64_t)report_num(s, "peak_rss_bytes"));
+        report_td(out, peak.len ? peak.data : "–");
+        str_put(out, "</tr>\n");
+        str_free(&peak);
+    }
+    str_put(out, "</table></div>\n<p class=\"dim\">pp: reading a prompt of so many "
+                 "tokens; tg: generating so many, @: with so many in the cache. Medians; "
+                 "range of the runs.</p>\n<div class=\"scroll\"><table><tr><th>model</th>"
+                 "<th>test</th><th>threads</th><th>tokens/s</th><th>range</th></tr>\n");
+    for (int i = 0; i < r->n; i++)
+        speed_rows(out, &r->cand[i], i);
+    str_put(out, "</table></div>\n");
+}
+
+/* ---- memory ---- */
+
+static const struct {
+    const char *key, *name;
+} memory_parts[] = {
+    {"weights_bytes", "weights"},
+    {"kv_bytes", "cache"},
+    {"state_bytes", "state"},
+    {"scratch_bytes", "scratch"},
+};
+
+void report_memory(struct str *out, const struct report *r)
+{
+    struct report_bar bar[MAX_BARS];
+    char label[MAX_BARS][WORDS], value[MAX_BARS][WORDS];
+    double most = 0.0, ticks[3];
+    int n = 0;
+
+    for (int i = 0; i < r->n; i++) {
+        const cJSON *m =
+            cJSON_GetObjectItemCaseSensitive(r->cand[i].result[REPORT_SPEED], "memory");
+        for (size_t k = 0; m && k < countof(memory_parts) && n < MAX_BARS; k++) {
+            double v = report_num(m, memory_parts[k].key);
+            if (!(v > 0))
+                continue;
+            snprintf(label[n], WORDS, "%s%s%s", memory_parts[k].name,
+                     r->n > 1 ? " · " : "",
+                     r->n > 1 ? report_short(r->cand[i].model) : "");
+            snprintf(value[n], WORDS, "%.1f MB", v / 1e6);
+            bar[n] = (struct report_bar){label[n], value[n], v / 1e6, NAN, NAN, i};
+            most = fmax(most, v / 1e6);
+            n++;
+        }
+    }
+    if (n == 0)
+        return;
+    most = report_round_up(most);
+    for (int i = 0; i < 3; i++)
+        ticks[i] = most * i / 2;
+    struct report_axis axis = {most, NAN, ticks, 3, " MB", 1.0};
+    str_put(out, "<h2>Memory by part</h2>\n");
+    report_legend(out, r, REPORT_SPEED);
+    report_bars(out, "memory by part", bar, n, &axis);
+}
+
+/* ---- conditions ---- */
+
+/* Plain values of a result, lists and figures left out: under which it was measured. */
+static void put_conditions(struct str *out, const cJSON *result)
+{
+    static const char *const keys[] = {
+        "fingerprint", "baseline", "fingerprint_baseline", "text", "text_sha256",
+        "ctx", "stride", "chunks", "convention", "begin_token", "exact",
+        "exact_baseline", "kernel", "processor", "threads", "seed", "resamples", "runs",
+        "batch", "max_tokens", "temperature", "template", "prompts_sha256", "version"};
+
+    for (size_t i = 0; i < countof(keys); i++) {
+        const cJSON *v = cJSON_GetObjectItemCaseSensitive(result, keys[i]);
+        if (!v)
+            continue;
+        str_put(out, "<tr>");
+        report_td(out, keys[i]);
+        if (cJSON_IsString(v)) {
+            report_td(out, v->valuestring);
+        } else if (cJSON_IsNumber(v)) {
+            str_printf(out, "<td>%.15g</td>", v->valuedouble);
+        } else {
+            report_td(out, cJSON_IsTrue(v) ? "yes" : cJSON_IsFalse(v) ? "no" : "–");
+        }
+        str_put(out, "</tr>\n");
+    }
+}
+
+void report_conditions(struct str *out, const struct report *r)
+{
+    static const char *const names[REPORT_KINDS] = {
+        "Perplexity", "Divergence", "Tasks", "Retention",
+        "Loops",      "Rollback",   "Speed", "Blind comparison"};
+
+    str_put(out, "<h2>Conditions</h2>\n<p class=\"dim\">Without them the numbers above "
+                 "mean nothing. The page's source holds all results as JSON.</p>\n");
+    for (int i = 0; i < r->n; i++) {
+        for (int k = 0; k < REPORT_KINDS; k++) {
+            if (!r->cand[i].result[k])
+                continue;
+            str_put(out, "<details><summary>");
+            report_key(out, i, report_short(r->cand[i].model));
+            str_printf(out, ": %s</summary><div class=\"scroll\"><table>", names[k]);
+            put_conditions(out, r->cand[i].result[k]);
+            str_put(out, "</table></div></details>\n");
+        }
+    }
+}
