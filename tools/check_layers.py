@@ -38,7 +38,7 @@ LIBRARIES = {  # header: folders that may use it
     "pcre2.h": {"text"},
     "utf8proc.h": {"text"},
     "openssl/evp.h": {"format", "cli"},
-    "zlib.h": {"format"},
+    "zlib.h": {"format", "eval"},
 }
 INTRINSICS = {"immintrin.h": "kernel/x86", "arm_neon.h": "kernel/arm"}
 SYSTEM_OK = ("base/", "serve/http", "cli/terminal")

@@ -214,7 +214,7 @@ static double value(const cJSON *j, const char *prefix, const char *key)
 
     snprintf(name, sizeof name, "%s%s", prefix, key);
     const cJSON *v = cJSON_GetObjectItemCaseSensitive(j, name);
-    return v ? v->valuedouble : NAN;
+    return v ? v->valuedouble : (double)NAN;
 }
 
 static void print_row(const char *name, const char *who, const cJSON *j,

@@ -159,7 +159,7 @@ static double per_mb(const struct roll *r, int64_t part)
 {
     double mb = (double)rollback_bytes(r->rb, part) / 1e6;
 
-    return mb > 0.0 ? (r->start - r->value[part]) / mb : NAN;
+    return mb > 0.0 ? (r->start - r->value[part]) / mb : (double)NAN;
 }
 
 static int64_t best_of(const struct roll *r, int64_t from, int64_t to)

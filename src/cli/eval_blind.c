@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "eval/bootstrap.h"
-#include "eval/report_int.h"
+#include "eval/page_int.h"
 
 #include <cjson/cJSON.h>
 #include <string.h>
@@ -84,7 +84,7 @@ static const char page_script[] =
 static void put_answer(struct str *out, const char *side, const char *text)
 {
     str_printf(out, "<div><b>%s</b><pre>", side);
-    report_text(out, text);
+    page_text(out, text);
     str_put(out, "</pre></div>\n");
 }
 
@@ -100,7 +100,7 @@ void blind_page(struct str *out, const struct blind *b)
     for (int64_t i = 0; i < b->n; i++) {
         const struct blind_pair *p = &b->pair[i];
         str_printf(out, "<section class=\"pair\">\n<p><b>%lld.</b> ", (long long)i + 1);
-        report_text(out, p->prompt);
+        page_text(out, p->prompt);
         str_put(out, "</p>\n<div class=\"two\">\n");
         put_answer(out, "Left", p->model_left ? p->model : p->baseline);
         put_answer(out, "Right", p->model_left ? p->baseline : p->model);

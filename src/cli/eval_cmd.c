@@ -5,7 +5,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
-#include "eval/report.h"
+#include "eval/page.h"
 #include "format/json.h"
 
 #include <cjson/cJSON.h>
@@ -138,7 +138,7 @@ enum b2_status eval_write_report(const char *path, cJSON *list,
     for (int i = 0; i < more->n && !rc; i++)
         rc = include(list, more->item[i], err);
     if (!rc)
-        rc = report_html(&page, list, err);
+        rc = page_html(&page, list, err);
     if (!rc)
         rc = file_write_all(path, page.data, page.len, force, err);
     str_free(&page);

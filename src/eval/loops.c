@@ -1,5 +1,5 @@
 /*
- * loops.c - cycles, 4-grams and a small LZ77.
+ * loops.c - cycles, 4-grams and zlib.
  */
 #include "eval/loops.h"
 
@@ -7,8 +7,7 @@
 
 #include <stdlib.h>
 #include <string.h>
-
-enum { LZ_MIN = 4, LZ_MAX = 258, LZ_WINDOW = 1 << 15, LZ_COST = 3, HASH_BITS = 14 };
+#include <zlib.h>
 
 /* The longest cycle and whether it reaches the end. Every period is tried: answers are a
  * few hundred tokens. */
@@ -67,66 +66,19 @@ static enum b2_status count_grams(double *out, const int32_t *ids, int64_t n,
     return B2_OK;
 }
 
-static uint32_t hash4(const uint8_t *p)
+static enum b2_status compression_of(double *out, const char *text, size_t n,
+                                     struct b2_err *err)
 {
-    uint32_t v = (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 |
-                 (uint32_t)p[3] << 24;
+    uLongf packed = compressBound((uLong)n);
+    Bytef *room = mem_calloc(packed, 1);
+    int code = room ? compress2(room, &packed, (const Bytef *)text, (uLong)n,
+                                Z_DEFAULT_COMPRESSION)
+                    : Z_MEM_ERROR;
 
-    return v * 2654435761u >> (32 - HASH_BITS);
-}
-
-/* Length of the longest match for position i among earlier ones of the same hash. */
-static size_t longest(const uint8_t *t, size_t i, size_t n, const int64_t *prev,
-                      int64_t at)
-{
-    size_t best = 0, most = n - i < LZ_MAX ? n - i : LZ_MAX;
-
-    for (; at >= 0 && i - (size_t)at < LZ_WINDOW; at = prev[at]) {
-        size_t k = 0;
-        while (k < most && t[(size_t)at + k] == t[i + k])
-            k++;
-        if (k > best)
-            best = k;
-    }
-    return best >= LZ_MIN ? best : 0;
-}
-
-/* Makes position i findable. */
-static void remember(int64_t *head, int64_t *prev, const uint8_t *t, size_t i, size_t n)
-{
-    if (i + LZ_MIN > n)
-        return;
-    uint32_t h = hash4(t + i);
-    prev[i] = head[h];
-    head[h] = (int64_t)i;
-}
-
-static enum b2_status compress(double *out, const char *text, size_t n,
-                               struct b2_err *err)
-{
-    const uint8_t *t = (const uint8_t *)text;
-    int64_t *head = mem_calloc((size_t)1 << HASH_BITS, sizeof *head);
-    int64_t *prev = mem_calloc(n + 1, sizeof *prev);
-    size_t cost = 0, step;
-
-    if (!head || !prev) {
-        mem_free(head);
-        mem_free(prev);
+    mem_free(room);
+    if (code != Z_OK)
         return err_set(err, B2_ENOMEM, "out of memory");
-    }
-    for (size_t i = 0; i < (size_t)1 << HASH_BITS; i++)
-        head[i] = -1;
-    for (size_t i = 0; i < n; i += step) {
-        size_t match =
-            i + LZ_MIN <= n ? longest(t, i, n, prev, head[hash4(t + i)]) : 0;
-        step = match > 0 ? match : 1;
-        cost += match > 0 ? LZ_COST : 1;
-        for (size_t k = 0; k < step; k++)
-            remember(head, prev, t, i + k, n);
-    }
-    mem_free(head);
-    mem_free(prev);
-    *out = cost > 0 ? (double)n / (double)cost : 1.0;
+    *out = (double)n / (double)packed;
     return B2_OK;
 }
 
@@ -139,5 +91,5 @@ enum b2_status loops_measure(struct loops_answer *out, const int32_t *ids, int64
     *out = (struct loops_answer){.n_tokens = n, .limit = limit};
     find_cycle(out, ids, n);
     rc = count_grams(&out->distinct4, ids, n, err);
-    return rc ? rc : compress(&out->compression, text, n_bytes, err);
+    return rc ? rc : compression_of(&out->compression, text, n_bytes, err);
 }

@@ -8,6 +8,7 @@
 #include "eval/teacher.h"
 
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 /* The classes of a layer's matrices; one that a model has not is never a part. */

@@ -113,7 +113,7 @@ void teacher_put_row(uint8_t *out, const float *x, int64_t vocab,
         if (below(x, (int32_t)v, last))
             tail += exp((double)x[v] - b->max);
     put_f32(out, (double)x[target] - b->lse);
-    put_f32(out + 4, tail > 0.0 ? b->max + log(tail) - b->lse : -INFINITY);
+    put_f32(out + 4, tail > 0.0 ? b->max + log(tail) - b->lse : -(double)INFINITY);
     for (int64_t i = 0; i < k; i++) {
         le_put32(out + ROW_HEAD + 4 * i, (uint32_t)scratch[i]);
         put_f32(out + ROW_HEAD + 4 * k + 4 * i, (double)x[scratch[i]] - b->lse);

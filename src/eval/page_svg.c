@@ -1,9 +1,10 @@
 /*
- * report_svg.c - bars, points and cells, in per cent of the width and pixels of height.
+ * page_svg.c - bars, points and cells, in per cent of the width and pixels of height.
  */
-#include "eval/report_int.h"
+#include "eval/page_int.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { BAR_ROW = 42, BAR_TOP = 20, BAR_HIGH = 14, PLOT_HIGH = 260, PLOT_LEFT = 10 };
@@ -14,7 +15,7 @@ static char shade(int color)
     return color < 0 ? 'g' : (char)('0' + color);
 }
 
-double report_round_up(double v)
+double page_round_up(double v)
 {
     double unit = pow(10.0, floor(log10(v)));
     static const double steps[] = {1, 1.5, 2, 3, 4, 5, 6, 8, 10};
@@ -37,11 +38,11 @@ static double share_of(double v, double max)
 static void open_svg(struct str *out, int height, const char *title)
 {
     str_printf(out, "<svg role=\"img\" height=\"%d\" aria-label=\"", height);
-    report_text(out, title);
+    page_text(out, title);
     str_put(out, "\">\n");
 }
 
-static void put_ticks(struct str *out, const struct report_axis *a, int height)
+static void put_ticks(struct str *out, const struct page_axis *a, int height)
 {
     char word[32];
 
@@ -56,7 +57,7 @@ static void put_ticks(struct str *out, const struct report_axis *a, int height)
         str_printf(out,
                    "<text class=\"dim\" x=\"%.2f%%\" y=\"%d\" text-anchor=\"%s\">%s",
                    x, height - 4, anchor, word);
-        report_text(out, a->unit);
+        page_text(out, a->unit);
         str_put(out, "</text>\n");
     }
     if (isfinite(a->mark)) {
@@ -68,14 +69,14 @@ static void put_ticks(struct str *out, const struct report_axis *a, int height)
     }
 }
 
-static void put_bar(struct str *out, const struct report_bar *b, double max, int y)
+static void put_bar(struct str *out, const struct page_bar *b, double max, int y)
 {
     int middle = y + BAR_TOP + BAR_HIGH / 2;
 
     str_printf(out, "<text x=\"0\" y=\"%d\">", y + 14);
-    report_text(out, b->label);
+    page_text(out, b->label);
     str_printf(out, "</text><text x=\"100%%\" y=\"%d\" text-anchor=\"end\">", y + 14);
-    report_text(out, b->value);
+    page_text(out, b->value);
     str_printf(out,
                "</text><rect class=\"f%c\" x=\"0\" y=\"%d\" width=\"%.2f%%\" "
                "height=\"%d\" rx=\"2\"/>",
@@ -95,8 +96,8 @@ static void put_bar(struct str *out, const struct report_bar *b, double max, int
     str_put(out, "\n");
 }
 
-void report_bars(struct str *out, const char *title, const struct report_bar *bar,
-                 int n, const struct report_axis *axis)
+void page_bars(struct str *out, const char *title, const struct page_bar *bar,
+                 int n, const struct page_axis *axis)
 {
     int height = n * BAR_ROW + 26;
 
@@ -108,7 +109,7 @@ void report_bars(struct str *out, const char *title, const struct report_bar *ba
 }
 
 /* Place of a point: x in per cent, y in pixels. */
-static void place(const struct report_plot *q, const struct report_point *p, double *x,
+static void place(const struct page_plot *q, const struct page_point *p, double *x,
                   double *y)
 {
     double span = q->x_max - q->x_min;
@@ -118,10 +119,10 @@ static void place(const struct report_plot *q, const struct report_point *p, dou
     *y = 16 + (PLOT_HIGH - 60) * (1.0 - (q->y_max > 0.0 ? p->y / q->y_max : 0.0));
 }
 
-static void put_axes(struct str *out, const struct report_plot *q)
+static void put_axes(struct str *out, const struct page_plot *q)
 {
     for (int i = 0; i <= 4; i++) {
-        struct report_point p = {q->x_min + (q->x_max - q->x_min) * i / 4,
+        struct page_point p = {q->x_min + (q->x_max - q->x_min) * i / 4,
                                  q->y_max * i / 4, NULL, 0};
         double x, y;
         place(q, &p, &x, &y);
@@ -137,14 +138,14 @@ static void put_axes(struct str *out, const struct report_plot *q)
     }
     str_printf(out, "<text class=\"dim\" x=\"54%%\" y=\"%d\" text-anchor=\"middle\">",
                PLOT_HIGH - 8);
-    report_text(out, q->x_name);
+    page_text(out, q->x_name);
     str_put(out, "</text><text class=\"dim\" x=\"0\" y=\"8\">");
-    report_text(out, q->y_name);
+    page_text(out, q->y_name);
     str_put(out, "</text>\n");
 }
 
 /* The last point before i of the same colour, or -1. */
-static int before(const struct report_point *p, int i)
+static int before(const struct page_point *p, int i)
 {
     for (int k = i - 1; k >= 0; k--)
         if (p[k].color == p[i].color)
@@ -152,8 +153,8 @@ static int before(const struct report_point *p, int i)
     return -1;
 }
 
-void report_points(struct str *out, const struct report_plot *plot,
-                   const struct report_point *p, int n)
+void page_points(struct str *out, const struct page_plot *plot,
+                   const struct page_point *p, int n)
 {
     double x, y, x0, y0;
 
@@ -176,7 +177,7 @@ void report_points(struct str *out, const struct report_plot *plot,
             str_printf(out,
                        "<text x=\"%.2f%%\" y=\"%.1f\" dx=\"%d\" text-anchor=\"%s\">", x,
                        y - 9, right ? 4 : -4, right ? "end" : "start");
-            report_text(out, p[i].label);
+            page_text(out, p[i].label);
             str_put(out, "</text>");
         }
         str_put(out, "\n");
@@ -184,7 +185,7 @@ void report_points(struct str *out, const struct report_plot *plot,
     str_put(out, "</svg>\n");
 }
 
-void report_cells(struct str *out, const char *title, const struct report_cell *cell,
+void page_cells(struct str *out, const char *title, const struct page_cell *cell,
                   int n)
 {
     double most = 0.0;
@@ -192,14 +193,14 @@ void report_cells(struct str *out, const char *title, const struct report_cell *
     for (int i = 0; i < n; i++)
         most = fmax(most, cell[i].at);
     str_put(out, "<div class=\"cells\" role=\"img\" aria-label=\"");
-    report_text(out, title);
+    page_text(out, title);
     str_put(out, "\">\n");
     for (int i = 0; i < n; i++) {
         double dark = most > 0.0 && cell[i].at > 0.0 ? cell[i].at / most : 0.0;
         str_printf(out, "<div><i style=\"opacity:%.3f\"></i><span>", 0.75 * dark);
-        report_text(out, cell[i].label);
+        page_text(out, cell[i].label);
         str_put(out, "</span><span><b>");
-        report_text(out, cell[i].value);
+        page_text(out, cell[i].value);
         str_put(out, "</b></span></div>\n");
     }
     str_put(out, "</div>\n");

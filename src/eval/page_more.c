@@ -1,9 +1,10 @@
 /*
- * report_more.c - loops, blind votes, rollback, speed, memory, conditions.
+ * page_more.c - loops, blind votes, rollback, speed, memory, conditions.
  */
-#include "eval/report_int.h"
+#include "eval/page_int.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { MAX_BARS = 128, MAX_CELLS = 512, WORDS = 96 };
@@ -12,42 +13,42 @@ static const double percent_ticks[] = {0, 0.25, 0.5, 0.75, 1.0};
 
 /* ---- loops ---- */
 
-static void loops_bars(struct str *out, const struct report *r)
+static void loops_bars(struct str *out, const struct page *r)
 {
-    struct report_bar bar[MAX_BARS];
+    struct page_bar bar[MAX_BARS];
     char label[MAX_BARS][WORDS], value[MAX_BARS][WORDS];
-    struct report_axis axis = {1.0, NAN, percent_ticks, countof(percent_ticks), " %",
+    struct page_axis axis = {1.0, NAN, percent_ticks, countof(percent_ticks), " %",
                                100.0};
     int n = 0;
 
     for (int i = 0; i < r->n; i++) {
         const cJSON *s;
-        cJSON_ArrayForEach(s, report_list(r->cand[i].result[REPORT_LOOPS], "slices"))
+        cJSON_ArrayForEach(s, page_list(r->cand[i].result[PAGE_LOOPS], "slices"))
         {
-            const cJSON *ci = report_list(s, "loop_rate_ci");
-            double base = report_num(s, "baseline_loop_rate");
+            const cJSON *ci = page_list(s, "loop_rate_ci");
+            double base = page_num(s, "baseline_loop_rate");
             if (n == MAX_BARS)
                 break;
-            snprintf(label[n], WORDS, "%s%s%s", report_word(s, "name"),
+            snprintf(label[n], WORDS, "%s%s%s", page_word(s, "name"),
                      r->n > 1 ? " · " : "",
-                     r->n > 1 ? report_short(r->cand[i].model) : "");
+                     r->n > 1 ? page_short(r->cand[i].model) : "");
             if (isfinite(base))
                 snprintf(value[n], WORDS, "%.0f %%, baseline %.0f %%",
-                         100.0 * report_num(s, "loop_rate"), 100.0 * base);
+                         100.0 * page_num(s, "loop_rate"), 100.0 * base);
             else
                 snprintf(value[n], WORDS, "%.0f %%",
-                         100.0 * report_num(s, "loop_rate"));
-            bar[n] = (struct report_bar){label[n],
+                         100.0 * page_num(s, "loop_rate"));
+            bar[n] = (struct page_bar){label[n],
                                          value[n],
-                                         report_num(s, "loop_rate"),
-                                         report_at(ci, 0),
-                                         report_at(ci, 1),
+                                         page_num(s, "loop_rate"),
+                                         page_at(ci, 0),
+                                         page_at(ci, 1),
                                          i};
             n++;
         }
     }
     if (n > 0)
-        report_bars(out, "answers that loop", bar, n, &axis);
+        page_bars(out, "answers that loop", bar, n, &axis);
 }
 
 static void loops_row(struct str *out, const cJSON *s, const char *prefix,
@@ -57,65 +58,65 @@ static void loops_row(struct str *out, const cJSON *s, const char *prefix,
     char key[48];
 
     str_put(out, "<tr>");
-    report_td(out, name);
+    page_td(out, name);
     snprintf(key, sizeof key, "%sloop_rate", prefix);
-    report_td_percent(out, report_num(s, key));
+    page_td_percent(out, page_num(s, key));
     snprintf(key, sizeof key, "%slimit_rate", prefix);
-    report_td_percent(out, report_num(s, key));
+    page_td_percent(out, page_num(s, key));
     for (size_t i = 0; i < countof(keys); i++) {
         snprintf(key, sizeof key, "%s%s", prefix, keys[i]);
-        report_td_number(out, report_num(s, key), i == 2 ? 0 : 3);
+        page_td_number(out, page_num(s, key), i == 2 ? 0 : 3);
     }
     str_put(out, "</tr>\n");
 }
 
-void report_loops(struct str *out, const struct report *r)
+void page_loops(struct str *out, const struct page *r)
 {
-    if (!report_any(r, REPORT_LOOPS))
+    if (!page_any(r, PAGE_LOOPS))
         return;
     str_put(out, "<h2>Loops</h2>\n<p class=\"dim\">Share of answers that end in a "
                  "repetition, by kind of prompt.</p>\n");
-    report_legend(out, r, REPORT_LOOPS);
+    page_legend(out, r, PAGE_LOOPS);
     loops_bars(out, r);
     str_put(out, "<div class=\"scroll\"><table><tr><th>answers of</th><th>loop</th>"
                  "<th>hit the limit</th><th>distinct 4-grams</th><th>compression</th>"
                  "<th>longest cycle, tokens</th></tr>\n");
     for (int i = 0; i < r->n; i++) {
-        const cJSON *l = r->cand[i].result[REPORT_LOOPS];
+        const cJSON *l = r->cand[i].result[PAGE_LOOPS];
         if (!l)
             continue;
-        if (isfinite(report_num(l, "baseline_loop_rate")))
-            loops_row(out, l, "baseline_", report_short(report_word(l, "baseline")));
-        loops_row(out, l, "", report_short(r->cand[i].model));
+        if (isfinite(page_num(l, "baseline_loop_rate")))
+            loops_row(out, l, "baseline_", page_short(page_word(l, "baseline")));
+        loops_row(out, l, "", page_short(r->cand[i].model));
     }
     str_put(out, "</table></div>\n");
 }
 
 /* ---- blind votes ---- */
 
-void report_blind(struct str *out, const struct report *r)
+void page_blind(struct str *out, const struct page *r)
 {
-    if (!report_any(r, REPORT_BLIND))
+    if (!page_any(r, PAGE_BLIND))
         return;
     str_put(out, "<h2>Blind comparison</h2>\n<div class=\"scroll\"><table><tr><th>model"
                  "</th><th>votes</th><th>won</th><th>lost</th><th>equal</th>"
                  "<th>preferred</th><th>95 % interval</th></tr>\n");
     for (int i = 0; i < r->n; i++) {
-        const cJSON *b = r->cand[i].result[REPORT_BLIND];
+        const cJSON *b = r->cand[i].result[PAGE_BLIND];
         if (!b)
             continue;
         str_put(out, "<tr><td>");
-        report_key(out, i, report_short(r->cand[i].model));
+        page_key(out, i, page_short(r->cand[i].model));
         str_put(out, "</td>");
-        report_td_number(out, report_num(b, "n"), 0);
-        report_td_number(out, report_num(b, "wins"), 0);
-        report_td_number(out, report_num(b, "losses"), 0);
-        report_td_number(out, report_num(b, "ties"), 0);
-        report_td_percent(out, report_num(b, "preference"));
+        page_td_number(out, page_num(b, "n"), 0);
+        page_td_number(out, page_num(b, "wins"), 0);
+        page_td_number(out, page_num(b, "losses"), 0);
+        page_td_number(out, page_num(b, "ties"), 0);
+        page_td_percent(out, page_num(b, "preference"));
         str_put(out, "<td>");
-        report_percent(out, report_num(b, "ci_low"), 0);
+        page_percent(out, page_num(b, "ci_low"), 0);
         str_put(out, " to ");
-        report_percent(out, report_num(b, "ci_high"), 0);
+        page_percent(out, page_num(b, "ci_high"), 0);
         str_put(out, "</td></tr>\n");
     }
     str_put(out, "</table></div>\n");
@@ -125,7 +126,7 @@ void report_blind(struct str *out, const struct report *r)
 
 static void rollback_cells(struct str *out, const cJSON *list, const char *title)
 {
-    struct report_cell cell[MAX_CELLS];
+    struct page_cell cell[MAX_CELLS];
     char value[MAX_CELLS][24];
     const cJSON *p;
     int n = 0;
@@ -134,85 +135,85 @@ static void rollback_cells(struct str *out, const cJSON *list, const char *title
     {
         if (n == MAX_CELLS)
             break;
-        double v = report_num(p, "gain_per_mb");
+        double v = page_num(p, "gain_per_mb");
         snprintf(value[n], sizeof value[n], "%.3g", v);
-        cell[n] = (struct report_cell){report_word(p, "name"), value[n], v};
+        cell[n] = (struct page_cell){page_word(p, "name"), value[n], v};
         n++;
     }
     if (n == 0)
         return;
     str_put(out, "<h3>");
-    report_text(out, title);
+    page_text(out, title);
     str_put(out, "</h3>\n");
-    report_cells(out, title, cell, n);
+    page_cells(out, title, cell, n);
 }
 
-void report_rollback(struct str *out, const struct report *r)
+void page_rollback(struct str *out, const struct page *r)
 {
-    if (!report_any(r, REPORT_ROLLBACK))
+    if (!page_any(r, PAGE_ROLLBACK))
         return;
     str_put(out, "<h2>What to give back</h2>\n<p class=\"dim\">Each part restored to "
                  "the baseline's weights alone: what it buys back for each further "
                  "megabyte. Darker is more.</p>\n");
     for (int i = 0; i < r->n; i++) {
-        const cJSON *b = r->cand[i].result[REPORT_ROLLBACK];
+        const cJSON *b = r->cand[i].result[PAGE_ROLLBACK];
         if (!b)
             continue;
         str_put(out, "<p>");
-        report_key(out, i, report_short(r->cand[i].model));
+        page_key(out, i, page_short(r->cand[i].model));
         str_printf(out, ": best by the byte is <b>");
-        report_text(out, report_word(b, "best"));
+        page_text(out, page_word(b, "best"));
         str_put(out, "</b> (measured by ");
-        report_text(out, report_word(b, "by"));
+        page_text(out, page_word(b, "by"));
         str_put(out, ")</p>\n");
-        rollback_cells(out, report_list(b, "layers"), "Layers");
-        rollback_cells(out, report_list(b, "classes"), "Tensor classes");
+        rollback_cells(out, page_list(b, "layers"), "Layers");
+        rollback_cells(out, page_list(b, "classes"), "Tensor classes");
     }
 }
 
 /* ---- speed ---- */
 
-static void speed_rows(struct str *out, const struct report_cand *c, int i)
+static void speed_rows(struct str *out, const struct page_cand *c, int i)
 {
-    const cJSON *s = c->result[REPORT_SPEED], *row;
+    const cJSON *s = c->result[PAGE_SPEED], *row;
 
-    cJSON_ArrayForEach(row, report_list(s, "rows"))
+    cJSON_ArrayForEach(row, page_list(s, "rows"))
     {
         str_put(out, "<tr><td>");
-        report_key(out, i, report_short(c->model));
+        page_key(out, i, page_short(c->model));
         str_put(out, "</td>");
-        report_td(out, report_word(row, "test"));
-        report_td_number(out, report_num(row, "threads"), 0);
-        report_td_number(out, report_num(row, "median_tps"), 2);
+        page_td(out, page_word(row, "test"));
+        page_td_number(out, page_num(row, "threads"), 0);
+        page_td_number(out, page_num(row, "median_tps"), 2);
         str_put(out, "<td>");
-        report_number(out, report_num(row, "min_tps"), 2);
+        page_number(out, page_num(row, "min_tps"), 2);
         str_put(out, "–");
-        report_number(out, report_num(row, "max_tps"), 2);
+        page_number(out, page_num(row, "max_tps"), 2);
         str_put(out, "</td></tr>\n");
     }
 }
 
-void report_speed(struct str *out, const struct report *r)
+void page_speed(struct str *out, const struct page *r)
 {
-    if (!report_any(r, REPORT_SPEED))
+    if (!page_any(r, PAGE_SPEED))
         return;
     str_put(out, "<h2>Speed</h2>\n<div class=\"scroll\"><table><tr><th>model</th>"
                  "<th>cold start, ms</th><th>warm start, ms</th><th>first token, ms"
                  "</th><th>peak memory</th></tr>\n");
     for (int i = 0; i < r->n; i++) {
-        const cJSON *s = r->cand[i].result[REPORT_SPEED];
+        const cJSON *s = r->cand[i].result[PAGE_SPEED];
         struct str peak = {0};
         if (!s)
             continue;
         str_put(out, "<tr><td>");
-        report_key(out, i, report_short(r->cand[i].model));
+        page_key(out, i, page_short(r->cand[i].model));
         str_put(out, "</td>");
-        report_td_number(out, report_num(s, "load_cold_ms"), 0);
-        report_td_number(out, report_num(s, "load_warm_ms"), 0);
-        report_td_number(out, report_num(s, "first_token_ms"), 0);
-        if (report_num(s, "peak_rss_bytes") > 0)
-            str_put_bytes(&peak, (uint64_t)report_num(s, "peak_rss_bytes"));
-        report_td(out, peak.len ? peak.data : "–");
+        page_td_number(out, page_num(s, "load_cold_ms"), 0);
+        page_td_number(out, page_num(s, "load_warm_ms"), 0);
+        page_td_number(out, page_num(s, "first_token_ms"), 0);
+        if (page_num(s, "peak_rss_bytes") > 0)
+            str_put_bytes(&peak, (uint64_t)page_num(s, "peak_rss_bytes"));
+        page_td(out, peak.len ? peak.data : "–");
         str_put(out, "</tr>\n");
         str_free(&peak);
     }
@@ -236,38 +237,38 @@ static const struct {
     {"scratch_bytes", "scratch"},
 };
 
-void report_memory(struct str *out, const struct report *r)
+void page_memory(struct str *out, const struct page *r)
 {
-    struct report_bar bar[MAX_BARS];
+    struct page_bar bar[MAX_BARS];
     char label[MAX_BARS][WORDS], value[MAX_BARS][WORDS];
     double most = 0.0, ticks[3];
     int n = 0;
 
     for (int i = 0; i < r->n; i++) {
         const cJSON *m =
-            cJSON_GetObjectItemCaseSensitive(r->cand[i].result[REPORT_SPEED], "memory");
+            cJSON_GetObjectItemCaseSensitive(r->cand[i].result[PAGE_SPEED], "memory");
         for (size_t k = 0; m && k < countof(memory_parts) && n < MAX_BARS; k++) {
-            double v = report_num(m, memory_parts[k].key);
+            double v = page_num(m, memory_parts[k].key);
             if (!(v > 0))
                 continue;
             snprintf(label[n], WORDS, "%s%s%s", memory_parts[k].name,
                      r->n > 1 ? " · " : "",
-                     r->n > 1 ? report_short(r->cand[i].model) : "");
+                     r->n > 1 ? page_short(r->cand[i].model) : "");
             snprintf(value[n], WORDS, "%.1f MB", v / 1e6);
-            bar[n] = (struct report_bar){label[n], value[n], v / 1e6, NAN, NAN, i};
+            bar[n] = (struct page_bar){label[n], value[n], v / 1e6, NAN, NAN, i};
             most = fmax(most, v / 1e6);
             n++;
         }
     }
     if (n == 0)
         return;
-    most = report_round_up(most);
+    most = page_round_up(most);
     for (int i = 0; i < 3; i++)
         ticks[i] = most * i / 2;
-    struct report_axis axis = {most, NAN, ticks, 3, " MB", 1.0};
+    struct page_axis axis = {most, NAN, ticks, 3, " MB", 1.0};
     str_put(out, "<h2>Memory by part</h2>\n");
-    report_legend(out, r, REPORT_SPEED);
-    report_bars(out, "memory by part", bar, n, &axis);
+    page_legend(out, r, PAGE_SPEED);
+    page_bars(out, "memory by part", bar, n, &axis);
 }
 
 /* ---- conditions ---- */
@@ -286,32 +287,32 @@ static void put_conditions(struct str *out, const cJSON *result)
         if (!v)
             continue;
         str_put(out, "<tr>");
-        report_td(out, keys[i]);
+        page_td(out, keys[i]);
         if (cJSON_IsString(v)) {
-            report_td(out, v->valuestring);
+            page_td(out, v->valuestring);
         } else if (cJSON_IsNumber(v)) {
             str_printf(out, "<td>%.15g</td>", v->valuedouble);
         } else {
-            report_td(out, cJSON_IsTrue(v) ? "yes" : cJSON_IsFalse(v) ? "no" : "–");
+            page_td(out, cJSON_IsTrue(v) ? "yes" : cJSON_IsFalse(v) ? "no" : "–");
         }
         str_put(out, "</tr>\n");
     }
 }
 
-void report_conditions(struct str *out, const struct report *r)
+void page_conditions(struct str *out, const struct page *r)
 {
-    static const char *const names[REPORT_KINDS] = {
+    static const char *const names[PAGE_KINDS] = {
         "Perplexity", "Divergence", "Tasks", "Retention",
         "Loops",      "Rollback",   "Speed", "Blind comparison"};
 
     str_put(out, "<h2>Conditions</h2>\n<p class=\"dim\">Without them the numbers above "
                  "mean nothing. The page's source holds all results as JSON.</p>\n");
     for (int i = 0; i < r->n; i++) {
-        for (int k = 0; k < REPORT_KINDS; k++) {
+        for (int k = 0; k < PAGE_KINDS; k++) {
             if (!r->cand[i].result[k])
                 continue;
             str_put(out, "<details><summary>");
-            report_key(out, i, report_short(r->cand[i].model));
+            page_key(out, i, page_short(r->cand[i].model));
             str_printf(out, ": %s</summary><div class=\"scroll\"><table>", names[k]);
             put_conditions(out, r->cand[i].result[k]);
             str_put(out, "</table></div></details>\n");

@@ -1,7 +1,7 @@
 /*
- * report.c - results sorted by candidate, and the frame of the page.
+ * page.c - results sorted by candidate, and the frame of the page.
  */
-#include "eval/report_int.h"
+#include "eval/page_int.h"
 
 #include <math.h>
 #include <string.h>
@@ -53,47 +53,47 @@ static const char style[] =
     "h2{break-after:avoid}svg,table,.warn{break-inside:avoid}"
     ".scroll{overflow:visible}th,td{white-space:normal}}";
 
-double report_num(const cJSON *j, const char *key)
+double page_num(const cJSON *j, const char *key)
 {
     const cJSON *v = cJSON_GetObjectItemCaseSensitive(j, key);
 
-    return cJSON_IsNumber(v) ? v->valuedouble : NAN;
+    return cJSON_IsNumber(v) ? v->valuedouble : (double)NAN;
 }
 
-const char *report_word(const cJSON *j, const char *key)
+const char *page_word(const cJSON *j, const char *key)
 {
     const char *s = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(j, key));
 
     return s ? s : "";
 }
 
-const cJSON *report_list(const cJSON *j, const char *key)
+const cJSON *page_list(const cJSON *j, const char *key)
 {
     const cJSON *v = cJSON_GetObjectItemCaseSensitive(j, key);
 
     return cJSON_IsArray(v) ? v : NULL;
 }
 
-const cJSON *report_named(const cJSON *list, const char *name)
+const cJSON *page_named(const cJSON *list, const char *name)
 {
     const cJSON *e;
 
     cJSON_ArrayForEach(e, list)
     {
-        if (strcmp(report_word(e, "name"), name) == 0)
+        if (strcmp(page_word(e, "name"), name) == 0)
             return e;
     }
     return NULL;
 }
 
-double report_at(const cJSON *list, int i)
+double page_at(const cJSON *list, int i)
 {
     const cJSON *v = list ? cJSON_GetArrayItem(list, i) : NULL;
 
-    return cJSON_IsNumber(v) ? v->valuedouble : NAN;
+    return cJSON_IsNumber(v) ? v->valuedouble : (double)NAN;
 }
 
-bool report_any(const struct report *r, enum report_kind kind)
+bool page_any(const struct page *r, enum page_kind kind)
 {
     for (int i = 0; i < r->n; i++)
         if (r->cand[i].result[kind])
@@ -101,14 +101,14 @@ bool report_any(const struct report *r, enum report_kind kind)
     return false;
 }
 
-const char *report_short(const char *path)
+const char *page_short(const char *path)
 {
     const char *slash = strrchr(path, '/');
 
     return slash && slash[1] ? slash + 1 : path;
 }
 
-void report_text(struct str *out, const char *text)
+void page_text(struct str *out, const char *text)
 {
     for (const char *p = text; *p; p++) {
         if (*p == '&')
@@ -124,7 +124,7 @@ void report_text(struct str *out, const char *text)
     }
 }
 
-void report_percent(struct str *out, double share, int digits)
+void page_percent(struct str *out, double share, int digits)
 {
     if (isfinite(share))
         str_printf(out, "%.*f %%", digits, 100.0 * share);
@@ -132,7 +132,7 @@ void report_percent(struct str *out, double share, int digits)
         str_put(out, "–");
 }
 
-void report_number(struct str *out, double v, int digits)
+void page_number(struct str *out, double v, int digits)
 {
     if (isfinite(v))
         str_printf(out, "%.*f", digits, v);
@@ -142,13 +142,13 @@ void report_number(struct str *out, double v, int digits)
 
 /* ---- parts of tables ---- */
 
-void report_key(struct str *out, int color, const char *name)
+void page_key(struct str *out, int color, const char *name)
 {
     str_printf(out, "<span class=\"key b%d\"></span>", color);
-    report_text(out, name);
+    page_text(out, name);
 }
 
-void report_legend(struct str *out, const struct report *r, enum report_kind kind)
+void page_legend(struct str *out, const struct page *r, enum page_kind kind)
 {
     if (r->n < 2)
         return;
@@ -156,30 +156,30 @@ void report_legend(struct str *out, const struct report *r, enum report_kind kin
     for (int i = 0; i < r->n; i++) {
         if (!r->cand[i].result[kind])
             continue;
-        report_key(out, i, report_short(r->cand[i].model));
+        page_key(out, i, page_short(r->cand[i].model));
         str_put(out, " &nbsp; ");
     }
     str_put(out, "</p>\n");
 }
 
-void report_td(struct str *out, const char *text)
+void page_td(struct str *out, const char *text)
 {
     str_put(out, "<td>");
-    report_text(out, text);
+    page_text(out, text);
     str_put(out, "</td>");
 }
 
-void report_td_percent(struct str *out, double v)
+void page_td_percent(struct str *out, double v)
 {
     str_put(out, "<td>");
-    report_percent(out, v, 1);
+    page_percent(out, v, 1);
     str_put(out, "</td>");
 }
 
-void report_td_number(struct str *out, double v, int digits)
+void page_td_number(struct str *out, double v, int digits)
 {
     str_put(out, "<td>");
-    report_number(out, v, digits);
+    page_number(out, v, digits);
     str_put(out, "</td>");
 }
 
@@ -187,38 +187,38 @@ void report_td_number(struct str *out, double v, int digits)
 
 static int kind_of(const cJSON *j)
 {
-    static const char *const names[REPORT_KINDS] = {
+    static const char *const names[PAGE_KINDS] = {
         "ppl", "kld", "task", "retention", "loops", "rollback", "speed", "blind"};
-    const char *measure = report_word(j, "measure");
+    const char *measure = page_word(j, "measure");
 
-    for (int i = 0; i < REPORT_KINDS; i++)
+    for (int i = 0; i < PAGE_KINDS; i++)
         if (strcmp(measure, names[i]) == 0)
             return i;
-    if (report_list(j, "rows") && cJSON_HasObjectItem(j, "load_warm_ms"))
-        return REPORT_SPEED; /* of bench */
+    if (page_list(j, "rows") && cJSON_HasObjectItem(j, "load_warm_ms"))
+        return PAGE_SPEED; /* of bench */
     return -1;
 }
 
-static struct report_cand *cand_of(struct report *r, const cJSON *j)
+static struct page_cand *cand_of(struct page *r, const cJSON *j)
 {
-    const char *model = report_word(j, "model");
-    const char *print = report_word(j, "fingerprint");
+    const char *model = page_word(j, "model");
+    const char *print = page_word(j, "fingerprint");
 
     for (int i = 0; i < r->n; i++) {
-        struct report_cand *c = &r->cand[i];
+        struct page_cand *c = &r->cand[i];
         if (*print && *c->fingerprint ? strcmp(print, c->fingerprint) == 0
                                       : strcmp(model, c->model) == 0)
             return c;
     }
-    if (r->n == REPORT_MAX_CANDIDATES)
+    if (r->n == PAGE_MAX_CANDIDATES)
         return NULL;
-    r->cand[r->n] = (struct report_cand){.model = model, .fingerprint = print};
+    r->cand[r->n] = (struct page_cand){.model = model, .fingerprint = print};
     return &r->cand[r->n++];
 }
 
-static enum b2_status add_result(struct report *r, const cJSON *j, struct b2_err *err)
+static enum b2_status add_result(struct page *r, const cJSON *j, struct b2_err *err)
 {
-    const cJSON *list = report_list(j, "candidates"), *e;
+    const cJSON *list = page_list(j, "candidates"), *e;
     enum b2_status rc = B2_OK;
     int kind = kind_of(j);
 
@@ -230,39 +230,39 @@ static enum b2_status add_result(struct report *r, const cJSON *j, struct b2_err
         }
         return rc;
     }
-    if (kind < 0 || !*report_word(j, "model"))
+    if (kind < 0 || !*page_word(j, "model"))
         return err_set(err, B2_EARG,
                        "a result of no known measure: what --json of an eval measure or "
                        "of bench printed is needed");
-    struct report_cand *c = cand_of(r, j);
+    struct page_cand *c = cand_of(r, j);
     if (!c)
         return err_set(err, B2_EARG, "more than %d models on one page",
-                       REPORT_MAX_CANDIDATES);
+                       PAGE_MAX_CANDIDATES);
     c->result[kind] = j;
-    if (isfinite(report_num(j, "model_bytes")))
-        c->bytes = report_num(j, "model_bytes");
-    if (*report_word(j, "baseline"))
-        r->baseline = report_word(j, "baseline");
-    if (isfinite(report_num(j, "baseline_bytes")))
-        r->baseline_bytes = report_num(j, "baseline_bytes");
+    if (isfinite(page_num(j, "model_bytes")))
+        c->bytes = page_num(j, "model_bytes");
+    if (*page_word(j, "baseline"))
+        r->baseline = page_word(j, "baseline");
+    if (isfinite(page_num(j, "baseline_bytes")))
+        r->baseline_bytes = page_num(j, "baseline_bytes");
     return B2_OK;
 }
 
 /* ---- the frame ---- */
 
-static void put_head(struct str *out, const struct report *r)
+static void put_head(struct str *out, const struct page *r)
 {
     str_put(out, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
                  "<meta name=\"viewport\" content=\"width=device-width, "
                  "initial-scale=1\">\n<meta name=\"color-scheme\" content=\"light "
                  "dark\">\n<link rel=\"icon\" href=\"data:,\">\n<title>");
-    report_text(out, r->n == 1 ? report_short(r->cand[0].model) : "Several models");
+    page_text(out, r->n == 1 ? page_short(r->cand[0].model) : "Several models");
     str_put(out, " – evaluation</title>\n<style>");
     str_put(out, style);
     str_put(out, "</style>\n</head>\n<body>\n<main>\n<h1>What compression cost</h1>\n");
     if (r->baseline) {
         str_put(out, "<p class=\"dim\">compared with ");
-        report_text(out, report_short(r->baseline));
+        page_text(out, page_short(r->baseline));
         str_put(out, "</p>\n");
     }
 }
@@ -285,9 +285,9 @@ static void put_data(struct str *out, const cJSON *results)
     cJSON_free(text);
 }
 
-enum b2_status report_html(struct str *out, const cJSON *results, struct b2_err *err)
+enum b2_status page_html(struct str *out, const cJSON *results, struct b2_err *err)
 {
-    struct report r = {0};
+    struct page r = {0};
     const cJSON *e;
     enum b2_status rc = B2_OK;
 
@@ -301,16 +301,16 @@ enum b2_status report_html(struct str *out, const cJSON *results, struct b2_err 
     if (rc)
         return rc;
     put_head(out, &r);
-    report_overview(out, &r);
-    report_retention(out, &r);
-    report_size(out, &r);
-    report_divergence(out, &r);
-    report_loops(out, &r);
-    report_blind(out, &r);
-    report_rollback(out, &r);
-    report_speed(out, &r);
-    report_memory(out, &r);
-    report_conditions(out, &r);
+    page_overview(out, &r);
+    page_retention(out, &r);
+    page_size(out, &r);
+    page_divergence(out, &r);
+    page_loops(out, &r);
+    page_blind(out, &r);
+    page_rollback(out, &r);
+    page_speed(out, &r);
+    page_memory(out, &r);
+    page_conditions(out, &r);
     str_put(out, "</main>\n");
     put_data(out, results);
     str_put(out, "</body>\n</html>\n");

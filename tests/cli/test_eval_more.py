@@ -1,0 +1,412 @@
+#!/usr/bin/env python3
+"""bonsai2 eval kld, retention, loops, rollback, blind, speed, report from the outside.
+
+    test_eval_more.py PROGRAM STORIES.gguf SOURCE     prints only what fails
+
+Figures are recomputed from the kept scores (tools/recompute.py) and, for the rolling
+convention, compared with lm-evaluation-harness (tests/golden/eval/rolling.json).
+"""
+import html.parser
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+PROGRAM, MODEL, SOURCE = sys.argv[1:4]
+GOLDEN = os.path.join(SOURCE, "tests", "golden")
+failures = 0
+
+
+def check(what, ok, *shown):
+    global failures
+    if not ok:
+        failures += 1
+        print("FAILED", what, *shown)
+
+
+def run(*args, text=None):
+    return subprocess.run([PROGRAM, "eval", *args], capture_output=True, text=True, input=text,
+                          check=False)
+
+
+def result(*args):
+    done = run(*args, "--json", "--quiet")
+    check("exit 0 of " + " ".join(args), done.returncode == 0, done.stderr)
+    return json.loads(done.stdout) if done.returncode == 0 else {}
+
+
+def refused(what, code, words, *args):
+    done = run(*args)
+    check(what + ": exit %d" % code, done.returncode == code, done.returncode, done.stderr)
+    check(what + ": says " + words, words in done.stderr, done.stderr)
+
+
+def recomputed(what, j, *folders):
+    path = os.path.join(TMP, "result.json")
+    with open(path, "w", encoding="utf-8") as f:
+        json.dump(j, f)
+    done = subprocess.run([sys.executable, os.path.join(SOURCE, "tools", "recompute.py"), path,
+                           *folders], capture_output=True, text=True, check=False)
+    check("recomputed: " + what, done.returncode == 0, done.stdout, done.stderr)
+
+
+class Page(html.parser.HTMLParser):
+    """Every element is closed in order; nothing points outside the file."""
+    VOID = {"meta", "link", "br", "line", "rect", "circle", "hr", "img", "input"}
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.bad, self.text, self.data = [], [], "", ""
+        self.feed(text)
+        self.close()
+        if self.open:
+            self.bad.append("not closed: %s" % self.open)
+
+    def handle_starttag(self, tag, attrs):
+        if tag not in self.VOID:
+            self.open.append(tag)
+        for key, value in attrs:
+            if key in ("src", "href", "action", "data", "srcset") and value != "data:,":
+                self.bad.append("%s=%s" % (key, value))
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        if tag not in self.VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag):
+        if not self.open or self.open.pop() != tag:
+            self.bad.append("closes " + tag)
+
+    def handle_data(self, data):
+        if self.open[-1:] == ["script"]:
+            self.data += data
+        elif self.open[-1:] != ["style"]:
+            self.text += data
+
+
+def page(path):
+    with open(path, encoding="utf-8") as f:
+        text = f.read()
+    p = Page(text)
+    check("page is well-formed and alone: " + path, not p.bad, p.bad)
+    check("no address in the page: " + path, not re.search(r"(?i)https?:|(?<!Object)url\(|@import", text))
+    return p
+
+
+def write_items(folder, task, scores, chance=0.25, n=None, prompts="p"):
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, task + ".jsonl"), "w", encoding="utf-8") as f:
+        f.write(json.dumps({"task": task, "metric": "acc", "metrics": ["acc"], "chance": chance,
+                            "n": n or len(scores), "model": folder + "/m<b>.gguf",
+                            "fingerprint": os.path.basename(folder),
+                            "settings": {"shots": 0}, "prompt_sha256": prompts}) + "\n")
+        for i, s in enumerate(scores):
+            f.write(json.dumps({"id": "i%d" % i, "score": s, "scores": {"acc": s}}) + "\n")
+
+
+def test_rolling():
+    with open(os.path.join(GOLDEN, "eval", "rolling.json"), encoding="utf-8") as f:
+        golden = json.load(f)
+    with open(os.path.join(SOURCE, "examples", "text", "austen.txt"), encoding="utf-8") as f:
+        head = f.read()[:golden["chars"]]
+    path = os.path.join(TMP, "head.txt")
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(head)
+    for row in golden["rows"]:
+        j = result("ppl", "-m", os.path.join(GOLDEN, "arch", "llama-linear"), "--text", path,
+                   "--convention", "rolling", "--exact", "--ctx", str(row["ctx"]))
+        check("tokens as the harness counts", j.get("n_tokens") == golden["n_tokens"], j)
+        got = -j.get("nll", 0) * j.get("n_tokens", 0)
+        # Both round differently in F32; the cache here is F16.
+        check("rolling, ctx %d" % row["ctx"], abs(got / row["loglikelihood"] - 1) < 1e-4, got, row)
+
+
+def test_kld():
+    scores = os.path.join(TMP, "kld")
+    texts = ("--text", "a=" + STORY, "--text", "b=" + OTHER, "--text", "b=" + STORY,
+             "--ctx", "64", "--chunks", "5")
+    j = result("kld", "-m", Q4, "--baseline", MODEL, *texts, "--scores", scores)
+    recomputed("kld", j, scores)
+    check("regions", [g["name"] for g in j["regions"]] == ["a", "b"], j["regions"])
+    check("clusters", [(g["cluster"], g["n_clusters"]) for g in j["regions"]] ==
+          [("window", 5), ("document", 2)], j["regions"])
+    check("one plain kld agrees with a region", abs(result(
+        "kld", "-m", Q4, "--baseline", MODEL, "--text", STORY, "--ctx", "64", "--chunks", "5")
+        ["mean_kld"] - j["regions"][0]["mean_kld"]) < 1e-12)
+
+    # A teacher with the whole vocabulary is the baseline; a short one is a lower bound.
+    whole, short = os.path.join(TMP, "whole.b2t"), os.path.join(TMP, "short.b2t")
+    t = result("kld", "-m", Q4, "--baseline", MODEL, *texts, "--save-teacher", whole,
+               "--top-k", "512")
+    for key in ("mean_kld", "p99_kld", "same_top1", "ppl_ratio", "dp_mean"):
+        check("whole teacher: " + key, abs(t[key] - j[key]) < 1e-5, t[key], j[key])
+    check("no tail", t["teacher"]["mean_tail"] == 0 and t["teacher"]["top_k"] == 512, t["teacher"])
+    done = run("kld", "--baseline", MODEL, *texts, "--save-teacher", short, "--top-k", "4", "-q")
+    check("a teacher alone", done.returncode == 0 and not done.stdout, done.stderr)
+    s = result("kld", "-m", Q4, "--teacher", short, *texts)
+    check("a lower bound", 0 < s["mean_kld"] < j["mean_kld"] and s["same_top1"] == j["same_top1"],
+          s["mean_kld"], j["mean_kld"])
+    check("its tail", 0 < s["teacher"]["mean_tail"] < 0.6, s["teacher"])
+
+    # An interrupted file goes on to the same bytes; a damaged one is found.
+    with open(short, "rb") as f:
+        data = f.read()
+    for cut in (0, 7, len(data) // 3, len(data) - 1):
+        os.remove(short)
+        with open(short + ".part", "wb") as f:
+            f.write(data[:cut])
+        run("kld", "--baseline", MODEL, *texts, "--save-teacher", short, "--top-k", "4", "-q")
+        with open(short, "rb") as f:
+            check("gone on with from byte %d" % cut, f.read() == data)
+    for what, bad, words in [("cut", data[:-9], "has"), ("no teacher", b"GGUF" * 9, "no teacher"),
+                             ("changed", data[:-200] + b"x" + data[-199:], "checksum")]:
+        with open(short, "wb") as f:
+            f.write(bad)
+        refused("teacher " + what, 1, words, "kld", "-m", Q4, "--teacher", short, *texts)
+    refused("other window", 1, "--ctx 64", "kld", "-m", Q4, "--teacher", whole, "--text",
+            STORY, "--ctx", "32")
+    refused("other text", 1, "other tokens", "kld", "-m", Q4, "--teacher", whole, "--text", OTHER,
+            "--text", OTHER, "--text", STORY, "--ctx", "64", "--chunks", "5")
+    refused("an existing teacher", 1, "--force", "kld", "--baseline", MODEL, *texts,
+            "--save-teacher", whole)
+    both = result("kld", "-m", Q4, "-m", MODEL, "--baseline", MODEL, "--regions", REGIONS,
+                  "--ctx", "64", "--chunks", "2", "--report", os.path.join(TMP, "kld.html"))
+    check("two candidates", [c["mean_kld"] == 0 for c in both["candidates"]] == [False, True])
+    check("regions of a folder", [g["name"] for g in both["candidates"][0]["regions"]] ==
+          ["one", "two"])
+    p = page(os.path.join(TMP, "kld.html"))
+    check("page names both", "q4.gguf" in p.text and "stories260K.gguf" in p.text)
+    check("page carries the result", json.loads(p.data)[0] == both)
+
+
+def test_retention():
+    rng, base, cand = random.Random(3), os.path.join(TMP, "base"), os.path.join(TMP, "cand")
+    for k, task in enumerate(["arc", "hella", "piqa", "boolq", "mmlu"]):
+        a = [int(rng.random() < (0.25 if task == "mmlu" else 0.8)) for _ in range(300)]
+        # One task's items are damaged: a planted collapse.
+        b = [0 if task == "piqa" and i < 90 else x for i, x in enumerate(a)]
+        for i in rng.sample(range(90, 300), 12):
+            b[i] = 1 - b[i] if k % 2 else b[i]
+        write_items(base, task, a)
+        write_items(cand, task, b)
+    out = os.path.join(TMP, "retention.html")
+    j = result("retention", "--baseline", base, "-m", cand, "--report", out)
+    keys = {"name", "n", "baseline", "candidate", "retention", "ci_low", "ci_high"}
+    check("keys", all(keys <= t.keys() for t in j["tasks"]), j["tasks"][:1])
+    check("worst task first", j["worst_task"] == "piqa" == j["tasks"][0]["name"], j["worst_task"])
+    check("the rest is fine", all(t["retention"] > 0.9 for t in j["tasks"][1:4]), j["tasks"])
+    check("at chance, last, not counted", j["tasks"][-1]["name"] == "mmlu" and
+          j["tasks"][-1]["at_chance"] and j["tasks_counted"] == 4)
+    recomputed("retention", j, cand, base)
+    p = page(out)
+    check("page: text of a name is escaped", "m<b>.gguf" in p.text)
+
+    # A collapse of one of many tasks hides in the mean: the warning names it.
+    for k in range(6):
+        write_items(base, "more%d" % k, [1] * 200)
+        write_items(cand, "more%d" % k, [1] * 200)
+    done = run("retention", "--baseline", base, "-m", cand)
+    check("warning in words", "WARNING" in done.stdout and "hides a collapse: on piqa" in
+          done.stdout, done.stdout)
+    check("worst stands first", done.stdout.index("piqa") < done.stdout.index("hella"))
+    check("left out in words", "no better than a guess" in done.stdout)
+    j = result("retention", "--baseline", base, "-m", cand)
+    check("warning in JSON", "piqa" in j.get("warning", ""))
+    recomputed("retention with a warning", j, cand, base)
+    check("same seed, same bits", result("retention", "--baseline", base, "-m", cand) == j)
+    one = result("retention", "--baseline", base, "-m", cand, "-m", base, "--tasks", "piqa,arc")
+    check("side by side", [c["mean_retention"] == 1 for c in one["candidates"]] == [False, True])
+    write_items(cand, "arc", [1] * 100, n=300, prompts="q")
+    done = run("retention", "--baseline", base, "-m", cand)
+    check("interrupted run is said", "interrupted" in done.stderr and "left out" in done.stdout)
+    check("other prompts are said", "not asked the same prompts" in done.stdout, done.stdout)
+    refused("no such task", 1, "no scores of the task xyz", "retention", "--baseline", base, "-m",
+            cand, "--tasks", "xyz")
+    refused("no tasks", 2, "--tasks", "retention", "--baseline", MODEL, "-m", Q4)
+
+
+def test_retention_of_models():
+    questions = os.path.join(TMP, "own.csv")
+    with open(questions, "w", encoding="utf-8") as f:
+        f.write("question,answer\n")
+        for name in ("Lily", "Tom", "Sue", "Ben", "Max", "Mia"):
+            f.write("\"Once upon a time there was a girl named %s. She was\",a\n" % name)
+    scores = os.path.join(TMP, "scores")
+    args = ("retention", "--baseline", MODEL, "-m", Q4, "--tasks", questions, "--scores", scores)
+    j = result(*args)
+    check("a model asked", len(j["tasks"]) == 1 and j["tasks"][0]["n"] == 6, j)
+    kept = [os.path.join(scores, n) for n in ("stories260K.gguf", "q4.gguf")]
+    check("kept by model", all(os.path.isdir(k) for k in kept), os.listdir(scores))
+    again = result("retention", "--baseline", kept[0], "-m", kept[1])
+    check("the kept scores give the same", [t["retention"] for t in again["tasks"]] ==
+          [t["retention"] for t in j["tasks"]])
+
+
+def test_loops():
+    scores, out = os.path.join(TMP, "loops"), os.path.join(TMP, "loops.html")
+    args = ("loops", "-m", Q4, "--baseline", MODEL, "--limit", "2", "-n", "40")
+    j = result(*args, "--scores", scores, "--report", out)
+    check("slices", [s["name"] for s in j["slices"]] == ["english", "chinese", "code"] and
+          j["n"] == 6, j)
+    recomputed("loops", j, scores)
+    page(out)
+    path = os.path.join(scores, "loops-q4.gguf.ndjson")
+    with open(path, "rb") as f:
+        data = f.read()
+    with open(path, "wb") as f:
+        f.write(data[:len(data) // 2])
+    check("gone on with", result(*args, "--scores", scores)["loop_rate"] == j["loop_rate"])
+    with open(path, "rb") as f:
+        check("to the same bytes", f.read() == data)
+    refused("other settings", 1, "other settings", "loops", "-m", Q4, "--limit", "2", "-n", "32",
+            "--scores", scores)
+    prompts = os.path.join(TMP, "prompts.txt")
+    with open(prompts, "w", encoding="utf-8") as f:
+        f.write("# mine\ntales\tOnce upon\\na time\nOne day\n")
+    j = result("loops", "-m", Q4, "--prompts", prompts, "-n", "24", "--temp", "0.8", "--samples", "3")
+    check("own prompts", [(s["name"], s["n"]) for s in j["slices"]] == [("tales", 3), ("prompts", 3)])
+    refused("samples without temperature", 2, "--temp", "loops", "-m", Q4, "--samples", "2")
+
+
+def test_rollback():
+    j = result("rollback", "-m", Q4, "--baseline", MODEL, "--text", STORY, "--ctx", "64", "--chunks",
+               "3")
+    check("all parts", len(j["layers"]) == 5 and {"attn_q", "ffn_down", "token_embd"} <=
+          {c["name"] for c in j["classes"]}, j)
+    plain = result("kld", "-m", Q4, "--baseline", MODEL, "--text", STORY, "--ctx", "64", "--chunks", "3")
+    check("starts at the divergence", abs(j["kld"] - plain["mean_kld"]) < 0.02 * plain["mean_kld"], j["kld"])
+    # The independent way: a file in which one class, or one layer, was never touched.
+    for name, keep in (("ffn_down", "blk.*.ffn_down.weight"), ("blk.1", "blk.1.*.weight")):
+        path = os.path.join(TMP, name + ".gguf")
+        compress(path, "*=Q4_0", keep + "=keep")
+        want = result("kld", "-m", path, "--baseline", MODEL, "--text", STORY, "--ctx", "64",
+                      "--chunks", "3", "--save-teacher", path + ".b2t")["mean_kld"]
+        [part] = [p for p in j["layers"] + j["classes"] if p["name"] == name]
+        check(name + " restored", abs(part["kld"] - want) < 1e-5, part, want)
+        more = os.path.getsize(path) - os.path.getsize(Q4)
+        check(name + " bytes", abs(part["bytes_more"] - more) < 4096, part, more)
+    parts = [p for p in j["layers"] + j["classes"] if p["gain_per_mb"] is not None]
+    check("best by the byte", j["best"] == max(parts, key=lambda p: p["gain_per_mb"])["name"])
+    loops = result("rollback", "-m", Q4, "--baseline", MODEL, "--by", "loops", "--parts", "classes",
+                   "--limit", "1", "-n", "16")
+    check("by loops", loops["by"] == "loops" and not loops["layers"] and loops["classes"])
+    refused("another shape", 1, "differ in layers", "rollback", "-m", Q4, "--baseline",
+            os.path.join(GOLDEN, "arch", "llama-linear"), "--text", STORY)
+
+
+def test_blind():
+    html_path, key = os.path.join(TMP, "blind.html"), os.path.join(TMP, "key.json")
+    args = ("blind", "-m", Q4, "--baseline", MODEL, "--limit", "3", "-n", "16")
+    done = run(*args, "-o", html_path, "--key", key)
+    check("page made", done.returncode == 0, done.stderr)
+    p = page(html_path)
+    check("the page does not tell", "gguf" not in p.text and "model" not in p.text.replace(
+        "Two models", ""), p.text[:200])
+    with open(key, encoding="utf-8") as f:
+        sides = json.load(f)
+    votes = ["left" if s["left"] == "model" else "right" for s in sides["pairs"]]
+    votes[0], votes[1], votes[2] = "same", None, {"left": "right", "right": "left"}[votes[2]]
+    path = os.path.join(TMP, "votes.json")
+    with open(path, "w", encoding="utf-8") as f:
+        json.dump({"id": sides["id"], "votes": votes}, f)
+    j = result("blind", "--votes", path, "--key", key)
+    check("votes counted", (j["n"], j["wins"], j["losses"], j["ties"]) == (8, 6, 1, 1), j)
+    # Clopper-Pearson for 6 of 7: 0.4213 to 0.9964 (a table).
+    check("interval", abs(j["ci_low"] - 0.4213) < 1e-4 and abs(j["ci_high"] - 0.9964) < 1e-4, j)
+    with open(path, "w", encoding="utf-8") as f:
+        json.dump({"id": "0" * 64, "votes": votes}, f)
+    refused("votes of another page", 1, "not of the page", "blind", "--votes", path, "--key", key)
+    done = run(*args, "--json", "-q", text="l\nx\ns\nq\n")
+    check("in the terminal", done.returncode == 0 and json.loads(done.stdout)["n"] == 2, done.stderr)
+    refused("page without key", 2, "--key", *args, "-o", html_path)
+
+
+def test_speed_and_report():
+    files = []
+    for i, model in enumerate((Q4, MODEL)):
+        j = result("speed", "-m", model, "-p", "16", "-n", "8", "--depth", "0,32", "--no-cold")
+        check("speed rows", [r["test"] for r in j["rows"]] == ["pp16", "tg8", "tg8@32"], j["rows"])
+        check("memory adds up", j["memory"]["total_bytes"] == sum(
+            v for k, v in j["memory"].items() if k != "total_bytes"), j["memory"])
+        check("peak", j["peak_rss_bytes"] > 1e6 and j["runs"] == 3)
+        files.append(os.path.join(TMP, "speed%d.json" % i))
+        with open(files[-1], "w", encoding="utf-8") as f:
+            json.dump(j, f)
+    out = os.path.join(TMP, "page.html")
+    done = run("report", *files, "-o", out)
+    check("report", done.returncode == 0, done.stderr)
+    p = page(out)
+    check("both stand there", "Memory by part" in p.text and "q4.gguf" in p.text)
+    refused("an existing page", 1, "--force", "report", *files, "-o", out)
+    refused("no result", 1, "no known measure", "report", os.path.join(TMP, "key.json"), "-o",
+            out + "2")
+    refused("no JSON", 1, "no result", "report", STORY, "-o", out + "2")
+
+
+def test_words():
+    done = run()
+    check("no measure", done.returncode == 2 and "retention" in done.stderr, done.stderr)
+    done = run("--help")
+    check("help lists all", done.returncode == 0 and "rollback" in done.stdout)
+    done = run("retenton")
+    check("the near word", "did you mean 'retention'" in done.stderr, done.stderr)
+    for measure in ("ppl", "kld", "retention", "loops", "rollback", "speed", "blind", "report"):
+        done = run(measure, "--help")
+        check(measure + " --help ends with an example", done.returncode == 0 and
+              "bonsai2 eval " + measure in done.stdout.strip().split("\n")[-1], done.stdout[-200:])
+
+
+def compress(path, *rules):
+    args = [PROGRAM, "compress", MODEL, "-o", path, "--force", "--quiet", "--tail", "pad"]
+    for r in rules:
+        args += ["--rule", r]
+    subprocess.run(args, check=True, stdout=subprocess.DEVNULL)
+
+
+def interrupt():
+    """Ctrl-C ends a run with 130 and leaves a teacher to go on with."""
+    path = os.path.join(TMP, "long.b2t")
+    with open(os.path.join(TMP, "long.txt"), "w", encoding="utf-8") as f:
+        f.write("The end of the story was not near. " * 30000)
+    with subprocess.Popen([PROGRAM, "eval", "kld", "--baseline", MODEL, "--exact", "--text", f.name,
+                           "--ctx", "512", "--save-teacher", path, "-q"]) as p:
+        time.sleep(1.5)
+        p.send_signal(signal.SIGINT)
+        code = p.wait(timeout=30)
+    check("interrupted: 130", code in (130, -signal.SIGINT), code)
+    check("its part stays", os.path.getsize(path + ".part") > 0)
+
+
+with tempfile.TemporaryDirectory() as TMP:
+    STORY, OTHER = os.path.join(TMP, "story.txt"), os.path.join(TMP, "other.txt")
+    with open(STORY, "w", encoding="utf-8") as f:
+        f.write("Once upon a time, there was a little girl named Lily. She loved to play "
+                "outside in the park. One day, she saw a big, red ball. " * 40)
+    with open(OTHER, "w", encoding="utf-8") as f:
+        f.write("Tom and Sue went to the sea with a boat. The sun was hot and the dog was "
+                "happy to run on the sand. " * 40)
+    REGIONS = os.path.join(TMP, "regions")
+    os.mkdir(REGIONS)
+    for source, name in (STORY, "one"), (OTHER, "two"):
+        with open(source, encoding="utf-8") as f, open(
+                os.path.join(REGIONS, "region_%s.txt" % name), "w", encoding="utf-8") as g:
+            g.write(f.read())
+    Q4 = os.path.join(TMP, "q4.gguf")
+    compress(Q4, "*=Q4_0")
+    for test in (test_words, test_rolling, test_kld, test_retention, test_retention_of_models,
+                 test_loops, test_rollback, test_blind, test_speed_and_report, interrupt):
+        started = time.time()
+        try:
+            test()
+        except (KeyError, ValueError, OSError, IndexError) as e:
+            check("%s runs" % test.__name__, False, repr(e))
+        if os.environ.get("B2_TEST_TIMES"):
+            print("%s %.1f s" % (test.__name__, time.time() - started))
+
+sys.exit(1 if failures else 0)
