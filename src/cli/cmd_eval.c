@@ -26,8 +26,7 @@ static const struct measure measures[] = {
     {"report", "One page from the results of the other measures.", cmd_eval_report},
 };
 
-static const char words[] =
-    "ppl|kld|task|retention|loops|rollback|speed|blind|report";
+static const char words[] = "ppl|kld|task|retention|loops|rollback|speed|blind|report";
 
 static void print_help(FILE *f)
 {

@@ -30,10 +30,12 @@ static const struct cmd command = {
     .name = "eval blind",
     .summary =
         "Let a person compare answers of a model and a baseline without knowing whose "
-        "they are: in the terminal, or on a page (-o, --key) whose saved votes a second "
+        "they are: in the terminal, or on a page (-o, --key) whose saved votes a "
+        "second "
         "call counts (--votes, --key).",
-    .example = "bonsai2 eval blind -m small.gguf --baseline model.gguf -o page.html --key "
-               "key.json",
+    .example =
+        "bonsai2 eval blind -m small.gguf --baseline model.gguf -o page.html --key "
+        "key.json",
 };
 
 /* The answers of one model to all prompts. */
@@ -42,8 +44,8 @@ static enum b2_status answers_of(struct blind_cmd *c, const char *path, bool mod
 {
     struct eval_side side = {0};
     struct eval_cancel cancel = {0};
-    struct progress pr = cli_progress(&c->env.common, model ? "model" : "baseline", NULL,
-                                      (uint64_t)c->prompts.n);
+    struct progress pr = cli_progress(&c->env.common, model ? "model" : "baseline",
+                                      NULL, (uint64_t)c->prompts.n);
     enum b2_status rc = eval_side_model(&side, &c->env, path, c->exact, err);
 
     if (!rc)
@@ -165,7 +167,8 @@ static char ask(int64_t i, int64_t n)
     char line[64];
 
     for (;;) {
-        fprintf(stderr, "\n%lld of %lld: which is better? [l]eft, [r]ight, [s]ame, [q]uit: ",
+        fprintf(stderr,
+                "\n%lld of %lld: which is better? [l]eft, [r]ight, [s]ame, [q]uit: ",
                 (long long)i + 1, (long long)n);
         if (!fgets(line, sizeof line, stdin) || line[0] == 'q')
             return '-';
@@ -257,7 +260,8 @@ static int parse(struct blind_cmd *c, int argc, char **argv)
          "Write a page to vote on; without it the votes are given here."},
         {OPT_STR, 0, "key", "FILE", &c->key, 0, 0,
          "Who is who: written beside the page, read with the votes."},
-        {OPT_STR, 0, "votes", "FILE", &c->votes, 0, 0, "Count votes that a page saved."},
+        {OPT_STR, 0, "votes", "FILE", &c->votes, 0, 0,
+         "Count votes that a page saved."},
         {OPT_STR, 0, "prompts", "FILE", &c->prompt_file, 0, 0,
          "Prompts, as for eval loops. [own]"},
         {OPT_INT, 0, "limit", "N", &c->limit, 0, 1e6,
@@ -279,9 +283,10 @@ static int parse(struct blind_cmd *c, int argc, char **argv)
     if (code != OPT_RUN)
         return code;
     if (c->votes)
-        return c->key ? OPT_RUN
-                      : cli_usage_error(&command, "--key FILE is missing: whose page the "
-                                                  "votes are of");
+        return c->key
+                   ? OPT_RUN
+                   : cli_usage_error(&command, "--key FILE is missing: whose page the "
+                                               "votes are of");
     if (!c->model || !c->baseline)
         return cli_usage_error(&command, "-m FILE and --baseline FILE are needed");
     if (!c->page != !c->key)

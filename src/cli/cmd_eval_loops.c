@@ -38,8 +38,7 @@ struct summary {
 
 static bool in_slice(const struct loops *l, int64_t i, const char *slice)
 {
-    return !slice ||
-           strcmp(l->prompts.p[i / l->params.samples].slice, slice) == 0;
+    return !slice || strcmp(l->prompts.p[i / l->params.samples].slice, slice) == 0;
 }
 
 /* Answers of one prompt are no independent trials: with several, prompts are drawn. */
@@ -230,13 +229,13 @@ static void print(const struct loops *l, const cJSON *j)
 {
     const cJSON *s;
 
-    printf("model      %s\n",
-           cJSON_GetStringValue(cJSON_GetObjectItem(j, "model")));
+    printf("model      %s\n", cJSON_GetStringValue(cJSON_GetObjectItem(j, "model")));
     if (l->base)
         printf("baseline   %s\n", l->baseline);
-    printf("answers    %lld prompts, %lld each, at most %lld tokens, temperature %g\n\n",
-           (long long)l->prompts.n, (long long)l->params.samples,
-           (long long)l->params.how.max_tokens, l->params.how.temperature);
+    printf(
+        "answers    %lld prompts, %lld each, at most %lld tokens, temperature %g\n\n",
+        (long long)l->prompts.n, (long long)l->params.samples,
+        (long long)l->params.how.max_tokens, l->params.how.temperature);
     printf("%-10s %-10s %9s %13s %11s %12s %13s\n", "prompts", "answers of", "loop",
            "hit the limit", "distinct-4", "compression", "longest cycle");
     cJSON_ArrayForEach(s, cJSON_GetObjectItem(j, "slices"))

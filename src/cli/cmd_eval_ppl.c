@@ -45,8 +45,8 @@ static enum b2_status measure(struct ppl *p, struct b2_err *err)
                            p->chunks, err);
     if (rc)
         return rc;
-    struct progress pr = cli_progress(&p->env.common, "perplexity", "ppl",
-                                      (uint64_t)p->set.n_scored);
+    struct progress pr =
+        cli_progress(&p->env.common, "perplexity", "ppl", (uint64_t)p->set.n_scored);
     start_s = clock_s();
     cancel.a = p->side.s;
     cli_on_interrupt(eval_cancel_both, &cancel);
@@ -143,8 +143,8 @@ int cmd_eval_ppl(int argc, char **argv)
     } else {
         if (!p.env.common.json)
             print(&p);
-        code = eval_finish(&p.env.common, result_json(&p), p.report, &p.include,
-                           p.force);
+        code =
+            eval_finish(&p.env.common, result_json(&p), p.report, &p.include, p.force);
     }
     textset_free(&p.set);
     eval_side_close(&p.side);

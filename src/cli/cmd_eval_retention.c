@@ -28,8 +28,7 @@ static const struct cmd command = {
                "--report retention.html",
 };
 
-static void add_interval(cJSON *j, const char *low, const char *high,
-                         struct interval v)
+static void add_interval(cJSON *j, const char *low, const char *high, struct interval v)
 {
     cJSON_AddNumberToObject(j, low, v.low);
     cJSON_AddNumberToObject(j, high, v.high);
@@ -163,8 +162,7 @@ static void print(const struct ret *q, const struct retention *r,
                   const struct eval_scores *cand)
 {
     printf("model      %s (%.12s)\nbaseline   %s (%.12s)\n\n", cand->set[0].model,
-           cand->set[0].fingerprint, q->base.set[0].model,
-           q->base.set[0].fingerprint);
+           cand->set[0].fingerprint, q->base.set[0].model, q->base.set[0].fingerprint);
     printf("%-16s %-10s %6s %8s %9s %9s %14s %11s %9s %8s %9s\n", "task", "metric",
            "items", "baseline", "candidate", "retained", "95 % interval", "over chance",
            "up/down", "McNemar", "for +-1");
@@ -175,10 +173,10 @@ static void print(const struct ret *q, const struct retention *r,
         printf("worst      %s: %.1f %% (%.1f to %.1f)\n"
                "mean       %.1f %% (%.1f to %.1f), geometric %.1f %%, over chance "
                "%.1f %%; %d of %d tasks count\n",
-               r->task[0].name, 100.0 * r->task[0].retention,
-               100.0 * r->task[0].ci.low, 100.0 * r->task[0].ci.high, 100.0 * r->mean,
-               100.0 * r->mean_ci.low, 100.0 * r->mean_ci.high, 100.0 * r->geometric,
-               100.0 * r->mean_corrected, r->n_counted, r->n);
+               r->task[0].name, 100.0 * r->task[0].retention, 100.0 * r->task[0].ci.low,
+               100.0 * r->task[0].ci.high, 100.0 * r->mean, 100.0 * r->mean_ci.low,
+               100.0 * r->mean_ci.high, 100.0 * r->geometric, 100.0 * r->mean_corrected,
+               r->n_counted, r->n);
     else
         puts("mean       none: the baseline is no better than a guess on every task");
     print_notes(r);

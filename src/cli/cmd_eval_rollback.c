@@ -325,8 +325,8 @@ int cmd_eval_rollback(int argc, char **argv)
     } else {
         if (!r.env.common.json)
             print(&r);
-        code = eval_finish(&r.env.common, result_json(&r), r.report, &r.include,
-                           r.force);
+        code =
+            eval_finish(&r.env.common, result_json(&r), r.report, &r.include, r.force);
     }
     rollback_text_free(r.kept);
     rollback_free(r.rb);

@@ -45,9 +45,10 @@ struct speed {
 
 static const struct cmd command = {
     .name = "eval speed",
-    .summary = "Measure what a user waits for: start cold and warm, first token, "
-               "reading, generating at several depths; and the memory it takes. Nothing "
-               "else should run meanwhile.",
+    .summary =
+        "Measure what a user waits for: start cold and warm, first token, "
+        "reading, generating at several depths; and the memory it takes. Nothing "
+        "else should run meanwhile.",
     .example = "bonsai2 eval speed -m small.gguf -p 128 -n 64 --depth 0,1024",
 };
 
@@ -65,9 +66,8 @@ static enum b2_status interrupted(struct b2_err *err)
 /* Starts of the program's part of the work: opening to the first token's logits. */
 static enum b2_status measure_start(struct speed *s, struct b2_err *err)
 {
-    const struct backend_config cfg = {.pool = s->env.pool,
-                                       .cpu = s->env.cpu,
-                                       .exact = s->exact};
+    const struct backend_config cfg = {
+        .pool = s->env.pool, .cpu = s->env.cpu, .exact = s->exact};
     const struct model_params mp = {0};
     double cold_s[SPEED_MAX_RUNS], warm_s[SPEED_MAX_RUNS];
     bool cold = !s->no_cold;
@@ -285,8 +285,8 @@ int cmd_eval_speed(int argc, char **argv)
     } else {
         if (!s.env.common.json)
             print(&s);
-        code = eval_finish(&s.env.common, result_json(&s), s.report, &s.include,
-                           s.force);
+        code =
+            eval_finish(&s.env.common, result_json(&s), s.report, &s.include, s.force);
     }
     eval_side_close(&s.side);
     eval_env_close(&s.env);

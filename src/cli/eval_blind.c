@@ -53,14 +53,17 @@ static const char page_head[] =
     "background:var(--bg);color:var(--fg);font:16px/1.5 system-ui,sans-serif}"
     ".pair{border-top:1px solid var(--line);padding:1rem 0}.two{display:grid;"
     "grid-template-columns:1fr 1fr;gap:1rem}pre{white-space:pre-wrap;overflow-wrap:"
-    "anywhere;border:1px solid var(--line);border-radius:.4rem;padding:.7rem;margin:.4rem "
+    "anywhere;border:1px solid "
+    "var(--line);border-radius:.4rem;padding:.7rem;margin:.4rem "
     "0;font:inherit;max-height:28rem;overflow:auto}button{font:inherit;padding:.4rem "
     ".8rem;border:1px solid var(--line);border-radius:.4rem;background:none;color:"
     "inherit;cursor:pointer}button[aria-pressed=true]{background:var(--on);color:"
     "var(--ink)}.dim{color:var(--dim)}.bar{position:sticky;bottom:0;background:"
     "var(--bg);border-top:1px solid var(--line);padding:.6rem 0}"
-    "@media(max-width:40rem){.two{grid-template-columns:1fr}}</style>\n</head>\n<body>\n"
-    "<h1>Which answer is better?</h1>\n<p class=\"dim\">Two models answered each prompt; "
+    "@media(max-width:40rem){.two{grid-template-columns:1fr}}</style>\n</"
+    "head>\n<body>\n"
+    "<h1>Which answer is better?</h1>\n<p class=\"dim\">Two models answered each "
+    "prompt; "
     "which is which is not told here. Choose, then save the votes.</p>\n";
 
 static const char page_script[] =
@@ -90,8 +93,9 @@ static void put_answer(struct str *out, const char *side, const char *text)
 
 void blind_page(struct str *out, const struct blind *b)
 {
-    static const char *const buttons[][2] = {
-        {"left", "Left is better"}, {"same", "No difference"}, {"right", "Right is better"}};
+    static const char *const buttons[][2] = {{"left", "Left is better"},
+                                             {"same", "No difference"},
+                                             {"right", "Right is better"}};
     const char *body = strstr(page_head, "<body>");
 
     str_putn(out, page_head, (size_t)(body - page_head));

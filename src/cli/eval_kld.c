@@ -200,8 +200,7 @@ static void print_conditions(const struct kld *k)
                eval_activations(backend_is_exact(k->base.be)));
     for (int64_t i = 0; i < f->n_texts; i++)
         printf("%-12s %s (SHA-256 %.12s), %lld tokens\n", i ? "" : "text",
-               f->text[i].path, f->text[i].set.sha256,
-               (long long)f->text[i].set.all.n);
+               f->text[i].path, f->text[i].set.sha256, (long long)f->text[i].set.all.n);
     printf("scored       %lld tokens in %lld windows of %lld, convention %s, %s\n",
            (long long)f->n_scored, (long long)f->n_windows,
            (long long)f->text[0].set.ctx, k->texts.convention,

@@ -144,9 +144,8 @@ enum b2_status eval_texts_same(const struct fidelity *f, const struct eval_texts
             continue; /* standard input can be read once; the vocabularies must do */
         rc = eval_cut_text(&other, tok, f->text[i].path, t->convention, t->ctx,
                            t->chunks, err);
-        if (!rc &&
-            (other.all.n != a->n ||
-             memcmp(other.all.id, a->id, (size_t)a->n * sizeof *a->id) != 0))
+        if (!rc && (other.all.n != a->n ||
+                    memcmp(other.all.id, a->id, (size_t)a->n * sizeof *a->id) != 0))
             rc = err_set(err, B2_EARG,
                          "%s: the tokenizers of model and baseline cut this text "
                          "differently: their distributions cannot be compared",

@@ -34,7 +34,7 @@ struct walk {
     struct walker cand, base;
     int64_t rows;
     int64_t vocab;
-    double *expo; /* [vocab] exponentials of the baseline's row */
+    double *expo;         /* [vocab] exponentials of the baseline's row */
     struct stats quality; /* what progress shows: loss, or divergence */
     uint64_t done;
 };
@@ -294,8 +294,8 @@ enum b2_status divergence_kld(struct kld_result *out, struct session *s,
                                 .pr = pr,
                                 .on_row = add_row,
                                 .ctx = &sums};
-    enum b2_status rc = sums.klds ? divergence_run(&w, err)
-                                  : err_set(err, B2_ENOMEM, "out of memory");
+    enum b2_status rc =
+        sums.klds ? divergence_run(&w, err) : err_set(err, B2_ENOMEM, "out of memory");
 
     if (!rc)
         *out = summary(&sums);

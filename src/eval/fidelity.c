@@ -64,7 +64,8 @@ struct run {
     int64_t n, text;
     int64_t first_window; /* of the text, counted over all texts */
     bool by_document;
-    int64_t cluster; /* of the next row's cluster, less its window's or document's part */
+    int64_t
+        cluster; /* of the next row's cluster, less its window's or document's part */
 };
 
 static void add_row(void *ctx, const struct divergence_row *row)
@@ -138,12 +139,8 @@ static enum b2_status clusters_make(struct clusters *c, const struct fidelity_ro
 
     if (!all)
         return err_set(err, B2_ENOMEM, "out of memory");
-    *c = (struct clusters){all,
-                           all + count,
-                           all + 2 * count,
-                           all + 3 * count,
-                           all + 4 * count,
-                           count};
+    *c = (struct clusters){
+        all, all + count, all + 2 * count, all + 3 * count, all + 4 * count, count};
     for (int64_t i = 0; i < n; i++) {
         int64_t k = rows[i].cluster - rows[0].cluster;
         c->n[k] += 1.0;
@@ -170,8 +167,7 @@ static enum b2_status intervals(struct fidelity_figures *out,
         rc = bootstrap_ratio(&out->dp_ci, c.dp, c.n, c.count, seed, err);
     if (!rc)
         rc = bootstrap_ratio(&out->ratio_ci, c.loss, c.n, c.count, seed, err);
-    out->ratio_ci =
-        (struct interval){exp(out->ratio_ci.low), exp(out->ratio_ci.high)};
+    out->ratio_ci = (struct interval){exp(out->ratio_ci.low), exp(out->ratio_ci.high)};
     out->n_clusters = c.count;
     mem_free(c.n);
     return rc;

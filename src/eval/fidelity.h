@@ -69,7 +69,7 @@ struct fidelity_bin {
     int64_t from, to, n;
     double mean_kld;
 };
-void fidelity_bins(struct fidelity_bin out[FIDELITY_BINS], const struct fidelity_row *rows,
-                   int64_t n);
+void fidelity_bins(struct fidelity_bin out[FIDELITY_BINS],
+                   const struct fidelity_row *rows, int64_t n);
 
 #endif

@@ -7,8 +7,9 @@
 static const struct loops_prompt prompts[] = {
     {"english", "Explain to a ten-year-old why the sky is blue."},
     {"english", "Write a short story about a lighthouse keeper who finds a letter."},
-    {"english", "List seven things to check before buying a used bicycle, with a reason "
-                "for each."},
+    {"english",
+     "List seven things to check before buying a used bicycle, with a reason "
+     "for each."},
     {"english", "What are the advantages and disadvantages of living in a small town?"},
     {"english", "Describe how bread is made, from the grain to the loaf."},
     {"english", "Write a polite letter to a neighbour whose dog barks at night."},
@@ -20,7 +21,8 @@ static const struct loops_prompt prompts[] = {
     {"english", "Why do leaves change colour in autumn? Answer in three paragraphs."},
     {"english", "Invent a board game for four players and explain its rules."},
     {"english", "What happens inside a computer when I press a key?"},
-    {"english", "Write a dialogue between a baker and a customer who wants a strange cake."},
+    {"english",
+     "Write a dialogue between a baker and a customer who wants a strange cake."},
     {"english", "Explain the difference between weather and climate, with examples."},
     {"chinese", "请用简单的话解释为什么海水是咸的。"},
     {"chinese", "写一个关于老邮递员的小故事。"},
@@ -41,22 +43,28 @@ static const struct loops_prompt prompts[] = {
     {"code", "Write a Python function that returns the n-th Fibonacci number, with a "
              "docstring and two tests."},
     {"code", "Write a C function that reverses a singly linked list, and explain it."},
-    {"code", "Write a Python class for a bank account with deposit, withdraw and history."},
-    {"code", "Show a JavaScript function that removes duplicates from an array, three ways."},
+    {"code",
+     "Write a Python class for a bank account with deposit, withdraw and history."},
+    {"code",
+     "Show a JavaScript function that removes duplicates from an array, three ways."},
     {"code", "Write an SQL schema for a small library with books, members and loans."},
     {"code", "Write a shell script that renames all .jpeg files in a folder to .jpg."},
     {"code", "Implement binary search in C, with its edge cases as comments."},
-    {"code", "Write a Python program that counts the words of a text file and prints the "
-             "ten most frequent."},
+    {"code",
+     "Write a Python program that counts the words of a text file and prints the "
+     "ten most frequent."},
     {"code", "Write a function in Python that checks whether brackets in a string are "
              "balanced."},
     {"code", "Write an HTML page with a form for name and e-mail and a little CSS."},
     {"code", "Explain what this does and improve it: for i in range(len(a)): "
              "print(a[i])"},
-    {"code", "Write a Python generator of all permutations of a list, without itertools."},
-    {"code", "Write a C program that reads numbers from standard input and prints their "
-             "mean and median."},
-    {"code", "Write a small stack machine in Python with push, add, multiply and print."},
+    {"code",
+     "Write a Python generator of all permutations of a list, without itertools."},
+    {"code",
+     "Write a C program that reads numbers from standard input and prints their "
+     "mean and median."},
+    {"code",
+     "Write a small stack machine in Python with push, add, multiply and print."},
     {"code", "Write a regular expression for dates such as 2024-05-17 and explain each "
              "part."},
     {"code", "Write a Makefile for a program of three C files with a test target."},

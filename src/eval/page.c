@@ -231,9 +231,10 @@ static enum b2_status add_result(struct page *r, const cJSON *j, struct b2_err *
         return rc;
     }
     if (kind < 0 || !*page_word(j, "model"))
-        return err_set(err, B2_EARG,
-                       "a result of no known measure: what --json of an eval measure or "
-                       "of bench printed is needed");
+        return err_set(
+            err, B2_EARG,
+            "a result of no known measure: what --json of an eval measure or "
+            "of bench printed is needed");
     struct page_cand *c = cand_of(r, j);
     if (!c)
         return err_set(err, B2_EARG, "more than %d models on one page",
@@ -252,10 +253,11 @@ static enum b2_status add_result(struct page *r, const cJSON *j, struct b2_err *
 
 static void put_head(struct str *out, const struct page *r)
 {
-    str_put(out, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-                 "<meta name=\"viewport\" content=\"width=device-width, "
-                 "initial-scale=1\">\n<meta name=\"color-scheme\" content=\"light "
-                 "dark\">\n<link rel=\"icon\" href=\"data:,\">\n<title>");
+    str_put(out,
+            "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+            "<meta name=\"viewport\" content=\"width=device-width, "
+            "initial-scale=1\">\n<meta name=\"color-scheme\" content=\"light "
+            "dark\">\n<link rel=\"icon\" href=\"data:,\">\n<title>");
     page_text(out, r->n == 1 ? page_short(r->cand[0].model) : "Several models");
     str_put(out, " – evaluation</title>\n<style>");
     str_put(out, style);

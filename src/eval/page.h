@@ -20,6 +20,6 @@ enum { PAGE_MAX_CANDIDATES = 6 };
  * printed; each names its model, and those of one model are shown as one candidate.
  * B2_EARG: a result that is none, or more candidates than a page shows. B2_ENOMEM. */
 enum b2_status page_html(struct str *out, const cJSON *results,
-                           struct b2_err *err) NODISCARD;
+                         struct b2_err *err) NODISCARD;
 
 #endif

@@ -20,10 +20,10 @@ enum page_kind {
 
 /* One model and its results; the last of a kind counts. */
 struct page_cand {
-    const char *model;                /* as the result names it */
-    const char *fingerprint;          /* may be "" */
+    const char *model;               /* as the result names it */
+    const char *fingerprint;         /* may be "" */
     const cJSON *result[PAGE_KINDS]; /* NULL: not measured */
-    double bytes;                     /* of the model's file; 0: not known */
+    double bytes;                    /* of the model's file; 0: not known */
 };
 
 struct page {
@@ -76,8 +76,8 @@ struct page_axis {
     const char *unit;
     double scale; /* ticks are shown multiplied by it */
 };
-void page_bars(struct str *out, const char *title, const struct page_bar *bar,
-                 int n, const struct page_axis *axis);
+void page_bars(struct str *out, const char *title, const struct page_bar *bar, int n,
+               const struct page_axis *axis);
 
 struct page_point {
     double x, y;
@@ -91,7 +91,7 @@ struct page_plot {
     bool joined;
 };
 void page_points(struct str *out, const struct page_plot *plot,
-                   const struct page_point *p, int n);
+                 const struct page_point *p, int n);
 
 /* Cells in a row, darker for more; values scaled to the largest. */
 struct page_cell {
@@ -99,7 +99,7 @@ struct page_cell {
     double at;
 };
 void page_cells(struct str *out, const char *title, const struct page_cell *cell,
-                  int n);
+                int n);
 
 /* A round number at or above v, for the end of an axis. */
 double page_round_up(double v);

@@ -17,8 +17,8 @@ static void loops_bars(struct str *out, const struct page *r)
 {
     struct page_bar bar[MAX_BARS];
     char label[MAX_BARS][WORDS], value[MAX_BARS][WORDS];
-    struct page_axis axis = {1.0, NAN, percent_ticks, countof(percent_ticks), " %",
-                               100.0};
+    struct page_axis axis = {1.0,  NAN,  percent_ticks, countof(percent_ticks),
+                             " %", 100.0};
     int n = 0;
 
     for (int i = 0; i < r->n; i++) {
@@ -36,14 +36,10 @@ static void loops_bars(struct str *out, const struct page *r)
                 snprintf(value[n], WORDS, "%.0f %%, baseline %.0f %%",
                          100.0 * page_num(s, "loop_rate"), 100.0 * base);
             else
-                snprintf(value[n], WORDS, "%.0f %%",
-                         100.0 * page_num(s, "loop_rate"));
-            bar[n] = (struct page_bar){label[n],
-                                         value[n],
-                                         page_num(s, "loop_rate"),
-                                         page_at(ci, 0),
-                                         page_at(ci, 1),
-                                         i};
+                snprintf(value[n], WORDS, "%.0f %%", 100.0 * page_num(s, "loop_rate"));
+            bar[n] = (struct page_bar){
+                label[n],       value[n],       page_num(s, "loop_rate"),
+                page_at(ci, 0), page_at(ci, 1), i};
             n++;
         }
     }
@@ -217,10 +213,11 @@ void page_speed(struct str *out, const struct page *r)
         str_put(out, "</tr>\n");
         str_free(&peak);
     }
-    str_put(out, "</table></div>\n<p class=\"dim\">pp: reading a prompt of so many "
-                 "tokens; tg: generating so many, @: with so many in the cache. Medians; "
-                 "range of the runs.</p>\n<div class=\"scroll\"><table><tr><th>model</th>"
-                 "<th>test</th><th>threads</th><th>tokens/s</th><th>range</th></tr>\n");
+    str_put(out,
+            "</table></div>\n<p class=\"dim\">pp: reading a prompt of so many "
+            "tokens; tg: generating so many, @: with so many in the cache. Medians; "
+            "range of the runs.</p>\n<div class=\"scroll\"><table><tr><th>model</th>"
+            "<th>test</th><th>threads</th><th>tokens/s</th><th>range</th></tr>\n");
     for (int i = 0; i < r->n; i++)
         speed_rows(out, &r->cand[i], i);
     str_put(out, "</table></div>\n");
@@ -277,10 +274,14 @@ void page_memory(struct str *out, const struct page *r)
 static void put_conditions(struct str *out, const cJSON *result)
 {
     static const char *const keys[] = {
-        "fingerprint", "baseline", "fingerprint_baseline", "text", "text_sha256",
-        "ctx", "stride", "chunks", "convention", "begin_token", "exact",
-        "exact_baseline", "kernel", "processor", "threads", "seed", "resamples", "runs",
-        "batch", "max_tokens", "temperature", "template", "prompts_sha256", "version"};
+        "fingerprint", "baseline",       "fingerprint_baseline",
+        "text",        "text_sha256",    "ctx",
+        "stride",      "chunks",         "convention",
+        "begin_token", "exact",          "exact_baseline",
+        "kernel",      "processor",      "threads",
+        "seed",        "resamples",      "runs",
+        "batch",       "max_tokens",     "temperature",
+        "template",    "prompts_sha256", "version"};
 
     for (size_t i = 0; i < countof(keys); i++) {
         const cJSON *v = cJSON_GetObjectItemCaseSensitive(result, keys[i]);

@@ -44,8 +44,7 @@ static void overview_row(struct str *out, const struct page_cand *c, int i)
     str_put(out, "<td>");
     if (*worst) {
         page_percent(
-            out, page_num(page_named(page_list(ret, "tasks"), worst), "retention"),
-            1);
+            out, page_num(page_named(page_list(ret, "tasks"), worst), "retention"), 1);
         str_put(out, " ");
         page_text(out, worst);
     } else {
@@ -134,7 +133,7 @@ struct bar_words {
 };
 
 static struct page_bar task_bar(struct bar_words *w, const cJSON *t, const char *name,
-                                  const char *model, int color)
+                                const char *model, int color)
 {
     bool chance = cJSON_IsTrue(cJSON_GetObjectItem(t, "at_chance"));
     double v = page_num(t, "retention"), low = page_num(t, "ci_low"),
@@ -147,11 +146,11 @@ static struct page_bar task_bar(struct bar_words *w, const cJSON *t, const char 
         snprintf(w->value, sizeof w->value, "%.1f %% (%.0f–%.0f)", 100.0 * v,
                  100.0 * low, 100.0 * high);
     return (struct page_bar){.label = w->label,
-                               .value = w->value,
-                               .at = chance ? 0.0 : v,
-                               .low = chance ? (double)NAN : low,
-                               .high = chance ? (double)NAN : high,
-                               .color = color};
+                             .value = w->value,
+                             .at = chance ? 0.0 : v,
+                             .low = chance ? (double)NAN : low,
+                             .high = chance ? (double)NAN : high,
+                             .color = color};
 }
 
 static void retention_table(struct str *out, const struct page_cand *c)
@@ -160,10 +159,11 @@ static void retention_table(struct str *out, const struct page_cand *c)
 
     str_put(out, "<details><summary>");
     page_text(out, page_short(c->model));
-    str_put(out, ": scores, over chance, changed items, items needed</summary><div "
-                 "class=\"scroll\"><table><tr><th>task</th><th>metric</th><th>items</th>"
-                 "<th>baseline</th><th>candidate</th><th>kept</th><th>over chance</th>"
-                 "<th>better / worse</th><th>McNemar p</th><th>items for ±1</th></tr>\n");
+    str_put(out,
+            ": scores, over chance, changed items, items needed</summary><div "
+            "class=\"scroll\"><table><tr><th>task</th><th>metric</th><th>items</th>"
+            "<th>baseline</th><th>candidate</th><th>kept</th><th>over chance</th>"
+            "<th>better / worse</th><th>McNemar p</th><th>items for ±1</th></tr>\n");
     cJSON_ArrayForEach(t, page_list(ret, "tasks"))
     {
         bool chance = cJSON_IsTrue(cJSON_GetObjectItem(t, "at_chance"));
@@ -199,8 +199,8 @@ void page_retention(struct str *out, const struct page *r)
     struct task_row row[MAX_BARS];
     struct page_bar bar[MAX_BARS];
     struct bar_words words[MAX_BARS];
-    struct page_axis axis = {1.0, RETENTION_TASK_BAD, percent_ticks,
-                               countof(percent_ticks), " %", 100.0};
+    struct page_axis axis = {
+        1.0, RETENTION_TASK_BAD, percent_ticks, countof(percent_ticks), " %", 100.0};
     int n = 0, n_tasks = gather_tasks(row, r);
 
     if (n_tasks == 0)
@@ -213,9 +213,8 @@ void page_retention(struct str *out, const struct page *r)
             if (!t)
                 continue;
             bar[n] = task_bar(&words[n], t, row[k].name, model, i);
-            axis.max = fmax(axis.max, fmax(bar[n].at, isfinite(bar[n].high)
-                                                          ? bar[n].high
-                                                          : 0.0));
+            axis.max = fmax(axis.max,
+                            fmax(bar[n].at, isfinite(bar[n].high) ? bar[n].high : 0.0));
             n++;
         }
     }
@@ -250,17 +249,17 @@ void page_size(struct str *out, const struct page *r)
         return;
     if (r->baseline_bytes > 0)
         p[n++] = (struct page_point){r->baseline_bytes / 1e6, kld ? 0.0 : 1.0,
-                                       "baseline", -1};
+                                     "baseline", -1};
     for (int i = 0; i < n; i++) {
         most = fmax(most, p[i].x);
         y_most = fmax(y_most, p[i].y);
     }
     struct page_plot plot = {.title = "size against quality",
-                               .x_name = "size, MB",
-                               .y_name = kld ? "divergence, nat (lower is better)"
-                                             : "mean retention (higher is better)",
-                               .x_max = page_round_up(most * 1.05),
-                               .y_max = page_round_up(y_most * 1.05)};
+                             .x_name = "size, MB",
+                             .y_name = kld ? "divergence, nat (lower is better)"
+                                           : "mean retention (higher is better)",
+                             .x_max = page_round_up(most * 1.05),
+                             .y_max = page_round_up(y_most * 1.05)};
     str_put(out, "<h2>Size against quality</h2>\n");
     page_points(out, &plot, p, n);
 }
@@ -286,9 +285,9 @@ static void region_bars(struct str *out, const struct page *r)
                      r->n > 1 ? page_short(r->cand[i].model) : "");
             snprintf(words[n].value, WORDS, "%.4f nat, %.1f %% same top",
                      page_num(g, "mean_kld"), 100.0 * page_num(g, "same_top1"));
-            bar[n] = (struct page_bar){words[n].label,         words[n].value,
-                                         page_num(g, "mean_kld"), page_at(ci, 0),
-                                         page_at(ci, 1),       i};
+            bar[n] = (struct page_bar){words[n].label,          words[n].value,
+                                       page_num(g, "mean_kld"), page_at(ci, 0),
+                                       page_at(ci, 1),          i};
             most = fmax(most, fmax(bar[n].at, isfinite(bar[n].high) ? bar[n].high : 0));
             n++;
         }
@@ -305,10 +304,10 @@ static void position_lines(struct str *out, const struct page *r)
 {
     struct page_point p[MAX_BARS];
     struct page_plot plot = {.title = "divergence by position",
-                               .x_name = "position in the window",
-                               .y_name = "divergence, nat",
-                               .x_min = INFINITY,
-                               .joined = true};
+                             .x_name = "position in the window",
+                             .y_name = "divergence, nat",
+                             .x_min = INFINITY,
+                             .joined = true};
     double most = 0.0;
     int n = 0;
 
@@ -319,8 +318,8 @@ static void position_lines(struct str *out, const struct page *r)
             double from = page_num(b, "from"), to = page_num(b, "to");
             if (n == MAX_BARS)
                 break;
-            p[n] = (struct page_point){(from + to) / 2, page_num(b, "mean_kld"),
-                                         NULL, i};
+            p[n] =
+                (struct page_point){(from + to) / 2, page_num(b, "mean_kld"), NULL, i};
             plot.x_min = fmin(plot.x_min, from);
             plot.x_max = fmax(plot.x_max, to);
             most = fmax(most, p[n++].y);
@@ -335,9 +334,10 @@ static void position_lines(struct str *out, const struct page *r)
 
 static void divergence_table(struct str *out, const struct page *r)
 {
-    str_put(out, "<div class=\"scroll\"><table><tr><th>model</th><th>mean</th><th>median"
-                 "</th><th>90 %</th><th>99 %</th><th>same top</th><th>Δp, points</th>"
-                 "<th>Δp RMS</th><th>perplexity</th><th>ratio</th></tr>\n");
+    str_put(out,
+            "<div class=\"scroll\"><table><tr><th>model</th><th>mean</th><th>median"
+            "</th><th>90 %</th><th>99 %</th><th>same top</th><th>Δp, points</th>"
+            "<th>Δp RMS</th><th>perplexity</th><th>ratio</th></tr>\n");
     for (int i = 0; i < r->n; i++) {
         const cJSON *k = r->cand[i].result[PAGE_KLD];
         if (!k)

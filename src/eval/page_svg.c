@@ -55,8 +55,8 @@ static void put_ticks(struct str *out, const struct page_axis *a, int height)
                    x, x, height - 18);
         snprintf(word, sizeof word, "%g", a->tick[i] * a->scale);
         str_printf(out,
-                   "<text class=\"dim\" x=\"%.2f%%\" y=\"%d\" text-anchor=\"%s\">%s",
-                   x, height - 4, anchor, word);
+                   "<text class=\"dim\" x=\"%.2f%%\" y=\"%d\" text-anchor=\"%s\">%s", x,
+                   height - 4, anchor, word);
         page_text(out, a->unit);
         str_put(out, "</text>\n");
     }
@@ -96,8 +96,8 @@ static void put_bar(struct str *out, const struct page_bar *b, double max, int y
     str_put(out, "\n");
 }
 
-void page_bars(struct str *out, const char *title, const struct page_bar *bar,
-                 int n, const struct page_axis *axis)
+void page_bars(struct str *out, const char *title, const struct page_bar *bar, int n,
+               const struct page_axis *axis)
 {
     int height = n * BAR_ROW + 26;
 
@@ -114,8 +114,7 @@ static void place(const struct page_plot *q, const struct page_point *p, double 
 {
     double span = q->x_max - q->x_min;
 
-    *x = PLOT_LEFT +
-         (98.0 - PLOT_LEFT) * (span > 0.0 ? (p->x - q->x_min) / span : 0.5);
+    *x = PLOT_LEFT + (98.0 - PLOT_LEFT) * (span > 0.0 ? (p->x - q->x_min) / span : 0.5);
     *y = 16 + (PLOT_HIGH - 60) * (1.0 - (q->y_max > 0.0 ? p->y / q->y_max : 0.0));
 }
 
@@ -123,7 +122,7 @@ static void put_axes(struct str *out, const struct page_plot *q)
 {
     for (int i = 0; i <= 4; i++) {
         struct page_point p = {q->x_min + (q->x_max - q->x_min) * i / 4,
-                                 q->y_max * i / 4, NULL, 0};
+                               q->y_max * i / 4, NULL, 0};
         double x, y;
         place(q, &p, &x, &y);
         str_printf(out,
@@ -154,7 +153,7 @@ static int before(const struct page_point *p, int i)
 }
 
 void page_points(struct str *out, const struct page_plot *plot,
-                   const struct page_point *p, int n)
+                 const struct page_point *p, int n)
 {
     double x, y, x0, y0;
 
@@ -185,8 +184,7 @@ void page_points(struct str *out, const struct page_plot *plot,
     str_put(out, "</svg>\n");
 }
 
-void page_cells(struct str *out, const char *title, const struct page_cell *cell,
-                  int n)
+void page_cells(struct str *out, const char *title, const struct page_cell *cell, int n)
 {
     double most = 0.0;
 

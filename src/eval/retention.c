@@ -172,7 +172,8 @@ static enum b2_status figures(struct retention_task *t, const struct pairs *p,
     draw(draws, p, t->chance, draws + reps, seed);
     t->corrected_ci = bootstrap_interval(draws, reps, 0.95);
     double half = (t->ci.high - t->ci.low) / 2.0 / RETENTION_CLAIM;
-    t->n_needed = max_i64(half > 0.0 ? 1 : p->n, (int64_t)ceil((double)p->n * half * half));
+    t->n_needed =
+        max_i64(half > 0.0 ? 1 : p->n, (int64_t)ceil((double)p->n * half * half));
     mem_free(draws);
     return B2_OK;
 }
@@ -188,9 +189,8 @@ static enum b2_status make_task(struct retention_task *t, const struct item_set 
         return err_set(err, B2_EARG,
                        "task %s by %s cannot be compared with task %s by %s",
                        base->task, base->metric, cand->task, cand->metric);
-    *t = (struct retention_task){.name = base->task,
-                                 .metric = base->metric,
-                                 .chance = base->chance};
+    *t = (struct retention_task){
+        .name = base->task, .metric = base->metric, .chance = base->chance};
     t->prompts_differ = strcmp(base->prompt_sha256, cand->prompt_sha256) != 0;
     rc = pairs_make(&p, base, cand, err);
     if (!rc)
@@ -235,8 +235,8 @@ static void means_of(struct retention *r, double *draws)
     for (int64_t i = 0; i < BOOTSTRAP_RESAMPLES; i++)
         draws[i] /= n;
     r->mean_ci = bootstrap_interval(draws, BOOTSTRAP_RESAMPLES, 0.95);
-    r->hidden_collapse = r->mean > RETENTION_MEAN_GOOD &&
-                         r->task[0].retention < RETENTION_TASK_BAD;
+    r->hidden_collapse =
+        r->mean > RETENTION_MEAN_GOOD && r->task[0].retention < RETENTION_TASK_BAD;
 }
 
 enum b2_status retention_make(struct retention *out, const struct item_set *baseline,

@@ -32,7 +32,7 @@ struct rollback {
     const struct model *base;
     struct layer_weights *own; /* [n_layers] the candidate's */
     struct weight own_embd, own_head;
-    char (*name)[NAME_BYTES]; /* [n_layers + classes] */
+    char (*name)[NAME_BYTES];           /* [n_layers + classes] */
     int of_class[countof(classes) + 2]; /* index in classes; -1 embedding, -2 head */
     int64_t n_layers, n_classes;
 };
@@ -224,8 +224,8 @@ static enum b2_status keep_logits(void *ctx, const float *x, const struct logpro
     struct rollback_text *t = ctx;
 
     (void)err;
-    teacher_put_row(t->block + 4 + (size_t)t->n++ * teacher_row_bytes(t->k), x, t->vocab,
-                    b, target, t->k, t->scratch);
+    teacher_put_row(t->block + 4 + (size_t)t->n++ * teacher_row_bytes(t->k), x,
+                    t->vocab, b, target, t->k, t->scratch);
     return B2_OK;
 }
 

@@ -17,8 +17,7 @@ struct rollback;
 /* Both stay open, and live at least as long. B2_EARG: the models differ in shape (says in
  * what): layers or widths that were pruned cannot be restored one by one. */
 enum b2_status rollback_new(struct rollback **out, struct model *candidate,
-                            const struct model *baseline,
-                            struct b2_err *err) NODISCARD;
+                            const struct model *baseline, struct b2_err *err) NODISCARD;
 /* Puts the candidate's own weights back and frees; NULL is fine. */
 void rollback_free(struct rollback *r);
 

@@ -161,10 +161,11 @@ enum b2_status teacher_get_row(struct teacher_row *out, const uint8_t *block, in
         ok = (int64_t)teacher_token(&r, j) < vocab && isfinite(logp) && logp <= 0.0;
     }
     if (!ok)
-        return err_set(err, B2_EFORMAT,
-                       "row %lld holds a token outside the vocabulary of %lld or what is "
-                       "no log-probability",
-                       (long long)i, (long long)vocab);
+        return err_set(
+            err, B2_EFORMAT,
+            "row %lld holds a token outside the vocabulary of %lld or what is "
+            "no log-probability",
+            (long long)i, (long long)vocab);
     *out = r;
     return B2_OK;
 }
@@ -212,8 +213,9 @@ enum b2_status teacher_get_head(struct teacher_head *out, const uint8_t *data,
     if (n > MAX_HEAD)
         return err_set(err, B2_EFORMAT, "a head of %u bytes is not possible", n);
     if (n > size - start)
-        return err_set(err, B2_ETRUNC, "is cut short: its head has %u bytes, %zu are there",
-                       n, size - start);
+        return err_set(err, B2_ETRUNC,
+                       "is cut short: its head has %u bytes, %zu are there", n,
+                       size - start);
     *out = (struct teacher_head){(const char *)data + start, n, start + n};
     return B2_OK;
 }

@@ -47,8 +47,7 @@ enum b2_status teacher_check(const uint8_t *block, int64_t k, int64_t n_rows,
                              struct b2_err *err) NODISCARD;
 /* B2_EFORMAT: a token outside the vocabulary, a log-probability that is none. */
 enum b2_status teacher_get_row(struct teacher_row *out, const uint8_t *block, int64_t k,
-                               int64_t i, int64_t vocab,
-                               struct b2_err *err) NODISCARD;
+                               int64_t i, int64_t vocab, struct b2_err *err) NODISCARD;
 
 /* KL(b, c) with the tail as one token: never above the full divergence, and below it by
  * what candidate and baseline disagree inside the tail. c describes logits xc [vocab]. */

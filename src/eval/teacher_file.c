@@ -101,9 +101,10 @@ static enum b2_status check_head(struct teacher_file *t, const struct fidelity *
     if (number_of(t->head, "format") != 1 || t->k < 1 || t->k > TEACHER_MAX_K)
         return err_set(err, B2_EUNSUP, "is of a format this version does not know");
     if (number_of(t->head, "vocab") != t->vocab)
-        return err_set(err, B2_EARG,
-                       "its model has %lld tokens in the vocabulary, the candidate %lld",
-                       (long long)number_of(t->head, "vocab"), (long long)t->vocab);
+        return err_set(
+            err, B2_EARG,
+            "its model has %lld tokens in the vocabulary, the candidate %lld",
+            (long long)number_of(t->head, "vocab"), (long long)t->vocab);
     if (number_of(t->head, "ctx") != ctx ||
         strcmp(text_of(t->head, "convention"), convention) != 0)
         return err_set(err, B2_EARG,

@@ -123,8 +123,7 @@ enum b2_status textset_from_ids(struct textset *out, struct tok_ids *ids,
                                 enum text_convention conv, int32_t first, int64_t ctx,
                                 int64_t max_windows, struct b2_err *err)
 {
-    struct textset t = {
-        .all = *ids, .ctx = ctx, .stride = ctx, .begins = first >= 0};
+    struct textset t = {.all = *ids, .ctx = ctx, .stride = ctx, .begins = first >= 0};
     enum b2_status rc;
 
     *ids = (struct tok_ids){0};

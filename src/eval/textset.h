@@ -28,7 +28,7 @@ struct textset {
     int64_t n_windows, n_scored;
     struct tok_ids all;
     int64_t ctx, stride;
-    bool begins;     /* windows (rolling: the first) start with a token that is not text */
+    bool begins; /* windows (rolling: the first) start with a token that is not text */
     char sha256[65]; /* of the text bytes; empty for a set made from ids */
     void *owned;
 };

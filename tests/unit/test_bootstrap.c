@@ -141,9 +141,12 @@ static void test_clopper_pearson(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_share_closed_form), cmocka_unit_test(test_normal_closed_form),
-        cmocka_unit_test(test_clusters),          cmocka_unit_test(test_zero_denominator),
-        cmocka_unit_test(test_mcnemar),           cmocka_unit_test(test_clopper_pearson),
+        cmocka_unit_test(test_share_closed_form),
+        cmocka_unit_test(test_normal_closed_form),
+        cmocka_unit_test(test_clusters),
+        cmocka_unit_test(test_zero_denominator),
+        cmocka_unit_test(test_mcnemar),
+        cmocka_unit_test(test_clopper_pearson),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

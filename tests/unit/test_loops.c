@@ -20,13 +20,13 @@ static void test_answers(void **state)
         {"", 0, false, 1.0},
         {"abc", 0, false, 1.0},
         {"abcdefghijklmnopqrstuvwxyz", 0, false, 1.0},
-        {"aaaaaaaaaaaaaaaa", 16, true, 1.0 / 13},            /* period 1, 16 times */
-        {"aaaaaaaaaaaaaaa", 0, false, 1.0 / 12},             /* one token short */
-        {"abcdabcdabcdabcd", 16, true, 4.0 / 13},            /* period 4, four times */
-        {"abcdefghabcdefgh", 0, false, 8.0 / 13},            /* twice is no cycle */
-        {"xyzabcdabcdabcdabcd", 16, true, 7.0 / 16},         /* reaches the end */
+        {"aaaaaaaaaaaaaaaa", 16, true, 1.0 / 13},    /* period 1, 16 times */
+        {"aaaaaaaaaaaaaaa", 0, false, 1.0 / 12},     /* one token short */
+        {"abcdabcdabcdabcd", 16, true, 4.0 / 13},    /* period 4, four times */
+        {"abcdefghabcdefgh", 0, false, 8.0 / 13},    /* twice is no cycle */
+        {"xyzabcdabcdabcdabcd", 16, true, 7.0 / 16}, /* reaches the end */
         {"abcdabcdabcdabcdxyzuvwqrstmnopklji", 16, false, 22.0 / 31}, /* it recovered */
-        {"abcdabcdabcdabcdxyz", 16, true, 7.0 / 16},         /* most of the answer */
+        {"abcdabcdabcdabcdxyz", 16, true, 7.0 / 16}, /* most of the answer */
     };
 
     (void)state;

@@ -29,9 +29,8 @@ static void fake_make(struct fake *f, const char *task, int n, int permille,
     snprintf(f->task, sizeof f->task, "%s", task);
     for (int i = 0; i < n; i++) {
         snprintf(f->id[i], sizeof f->id[i], "item%d", i);
-        f->item[i] = (struct item){.id = f->id[i],
-                                   .score = i * 7919 % 1000 < permille,
-                                   .weight = {1.0}};
+        f->item[i] = (struct item){
+            .id = f->id[i], .score = i * 7919 % 1000 < permille, .weight = {1.0}};
     }
     f->set = (struct item_set){.task = f->task,
                                .metric = metric,
@@ -112,9 +111,13 @@ static void test_planted_collapse(void **state)
     assert_true(r.hidden_collapse);
     assert_true(r.task[0].mcnemar_p < 1e-6 && r.task[0].n_up == 0);
     assert_true(r.task[0].ci.high < 0.9 && r.task[0].ci.low > 0.75);
-    near_to(r.mean, (r.task[0].retention + r.task[1].retention + r.task[2].retention +
-                     r.task[3].retention) / 4, 1e-12);
-    assert_true(r.geometric < r.mean && r.mean_ci.low < r.mean && r.mean < r.mean_ci.high);
+    near_to(r.mean,
+            (r.task[0].retention + r.task[1].retention + r.task[2].retention +
+             r.task[3].retention) /
+                4,
+            1e-12);
+    assert_true(r.geometric < r.mean && r.mean_ci.low < r.mean &&
+                r.mean < r.mean_ci.high);
     retention_free(&r);
     fake_make(&b[2], names[2], 400, 800, 0.25); /* repaired: no warning */
     r = make(4);
@@ -211,9 +214,12 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_by_hand),  cmocka_unit_test(test_planted_collapse),
-        cmocka_unit_test(test_at_chance), cmocka_unit_test(test_interval),
-        cmocka_unit_test(test_order_does_not_matter), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_by_hand),
+        cmocka_unit_test(test_planted_collapse),
+        cmocka_unit_test(test_at_chance),
+        cmocka_unit_test(test_interval),
+        cmocka_unit_test(test_order_does_not_matter),
+        cmocka_unit_test(test_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -64,7 +64,8 @@ model = transformers.AutoModelForCausalLM.from_pretrained(FOLDER, dtype=torch.fl
 tokenizer = transformers.AutoTokenizer.from_pretrained(FOLDER)
 rows = []
 for ctx in (32, 96, 256):
-    lm = HFLM(pretrained=model, tokenizer=tokenizer, max_length=ctx, batch_size=1, device="cpu")
+    lm = HFLM(pretrained=model, tokenizer=tokenizer, max_length=ctx, batch_size=1, device="cpu",
+              prefix_token_id=model.config.bos_token_id)
     [total] = lm.loglikelihood_rolling(
         [Instance("loglikelihood_rolling", {}, (text,), 0)], disable_tqdm=True)
     rows.append({"ctx": ctx, "loglikelihood": total})
