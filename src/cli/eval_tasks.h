@@ -27,8 +27,8 @@ struct eval_tasks {
      "Tasks to ask, or files of questions."},                                          \
     {OPT_INT, 0, "limit", "N", &(t)->limit, 0, 1e9,                                    \
      "Items of each task, drawn with --seed; 0: all. [0]"},                            \
-    {OPT_INT, 0, "shots", "K", &(t)->shots, -1, 64,                                    \
-     "Examples before each question; -1: as the task says. [-1]"},                     \
+    {OPT_INT, 0, "shots", "K", &(t)->shots, 0, 100,                                    \
+     "Examples before each question. [what the task says]"},                           \
     {OPT_FLAG, 0, "chat", NULL, &(t)->chat, 0, 0,                                      \
      "Ask in the model's chat template."},                                             \
     {OPT_INT, 0, "samples", "N", &(t)->samples, 1, 1000,                               \
@@ -39,6 +39,10 @@ struct eval_tasks {
      "Run code that a model writes, in a sandbox."},                                   \
     {OPT_STR, 0, "data", "DIR", &(t)->data_dir, 0, 0,                                  \
      "Folder of the tasks' data. [B2_DATA, else ../shared/data]"},                     \
+    {OPT_STR, 0, "task-dir", "DIR", &(t)->task_dir, 0, 0,                              \
+     "Folder of further task descriptions."},                                          \
+    {OPT_INT, 0, "max-tokens", "N", &(t)->max_tokens, 1, 1 << 20,                      \
+     "Longest written answer. [what the task says]"},                                  \
     {OPT_STR, 0, "scores", "DIR", &(t)->scores, 0, 0,                                  \
      "Keep every item's score there, DIR/MODEL/TASK.jsonl; goes on with it."},         \
     {OPT_FLAG, 0, "exact", NULL, &(t)->exact, 0, 0,                                    \

@@ -4,6 +4,7 @@
 #include "eval/page_int.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 static const char style[] =
@@ -19,17 +20,21 @@ static const char style[] =
     "color:var(--fg);font:16px/1.5 system-ui,sans-serif}"
     "h1{font-size:1.6rem;margin:.2rem 0}h2{font-size:1.2rem;margin:2.2rem 0 .4rem}"
     "h3{font-size:1rem;margin:1.2rem 0 .3rem}p{margin:.4rem 0}"
-    ".dim{color:var(--dim)}.key{display:inline-block;width:.8em;height:.8em;"
-    "border-radius:.2em;margin-right:.4em}"
+    ".dim{color:var(--dim)}.key{display:inline-block;min-width:1.25em;"
+    "text-align:center;border-radius:.2em;margin-right:.4em;color:var(--bg);"
+    "font-size:.85em;font-weight:700}"
     ".warn{background:var(--warn);border-left:4px solid var(--warnline);"
     "padding:.6rem .8rem;margin:.6rem 0;font-weight:600}"
     ".scroll{overflow-x:auto}table{border-collapse:collapse;width:100%;"
     "font-variant-numeric:tabular-nums}"
     "th,td{padding:.3rem .6rem;text-align:right;border-bottom:1px solid var(--line);"
     "white-space:nowrap}th:first-child,td:first-child{text-align:left;white-space:"
-    "normal;overflow-wrap:anywhere}th{font-weight:600;color:var(--dim)}"
+    "normal;overflow-wrap:break-word;min-width:8rem}th{font-weight:600;color:var(--dim)"
+    "}"
     "svg{display:block;width:100%;overflow:visible;margin:.4rem 0 1rem}"
-    "svg text{fill:var(--fg);font-size:14px}svg .dim{fill:var(--dim);font-size:12px}"
+    "svg text{fill:var(--fg);font-size:14px;"
+    "paint-order:stroke;stroke:var(--bg);stroke-width:3px}svg "
+    ".dim{fill:var(--dim);font-size:12px}"
     "svg .grid{stroke:var(--line)}svg .mark{stroke:var(--warnline);stroke-dasharray:4 "
     "3}svg .ci{stroke:var(--fg);stroke-width:1.5}"
     ".f0{fill:var(--c0)}.f1{fill:var(--c1)}.f2{fill:var(--c2)}.f3{fill:var(--c3)}"
@@ -39,10 +44,11 @@ static const char style[] =
     ".sg{stroke:var(--grey)}"
     ".b0{background:var(--c0)}.b1{background:var(--c1)}.b2{background:var(--c2)}"
     ".b3{background:var(--c3)}.b4{background:var(--c4)}.b5{background:var(--c5)}"
-    ".cells{display:grid;grid-template-columns:repeat(auto-fill,minmax(4.2rem,1fr));"
+    ".cells{display:grid;grid-template-columns:repeat(auto-fill,minmax(5rem,1fr));"
     "gap:2px}.cells div{position:relative;padding:.25rem .35rem;font-size:.75rem;"
     "border:1px solid var(--line)}.cells i{position:absolute;inset:0;"
-    "background:var(--c1)}.cells span{position:relative;display:block}"
+    "background:var(--c1)}.cells span{position:relative;display:block;"
+    "overflow-wrap:anywhere}"
     "details{margin:.4rem 0}summary{cursor:pointer}"
     "@media(max-width:30rem){body{padding:.7rem}th,td{padding:.25rem .4rem;"
     "font-size:.9rem}}"
@@ -142,9 +148,17 @@ void page_number(struct str *out, double v, int digits)
 
 /* ---- parts of tables ---- */
 
+void page_label(char *out, size_t size, const char *name, const struct page *r, int i)
+{
+    if (r->n > 1)
+        (void)snprintf(out, size, "%s · %c", name, 'A' + i);
+    else
+        (void)snprintf(out, size, "%s", name);
+}
+
 void page_key(struct str *out, int color, const char *name)
 {
-    str_printf(out, "<span class=\"key b%d\"></span>", color);
+    str_printf(out, "<span class=\"key b%d\">%c</span>", color, 'A' + color);
     page_text(out, name);
 }
 
@@ -196,6 +210,8 @@ static int kind_of(const cJSON *j)
             return i;
     if (page_list(j, "rows") && cJSON_HasObjectItem(j, "load_warm_ms"))
         return PAGE_SPEED; /* of bench */
+    if (isfinite(page_num(cJSON_GetArrayItem(page_list(j, "tasks"), 0), "score")))
+        return PAGE_TASK;
     return -1;
 }
 
@@ -307,6 +323,7 @@ enum b2_status page_html(struct str *out, const cJSON *results, struct b2_err *e
     page_retention(out, &r);
     page_size(out, &r);
     page_divergence(out, &r);
+    page_tasks(out, &r);
     page_loops(out, &r);
     page_blind(out, &r);
     page_rollback(out, &r);

@@ -50,7 +50,9 @@ void page_text(struct str *out, const char *text); /* escaped for HTML */
 void page_percent(struct str *out, double share, int digits);
 void page_number(struct str *out, double v, int digits); /* the same for numbers */
 
-void page_key(struct str *out, int color, const char *name); /* with its colour */
+/* A bar's label: name, and the candidate's letter where there are several. */
+void page_label(char *out, size_t size, const char *name, const struct page *r, int i);
+void page_key(struct str *out, int color, const char *name); /* letter and colour */
 /* Names of the candidates that have this kind, where there are several. */
 void page_legend(struct str *out, const struct page *r, enum page_kind kind);
 /* Cells of a table. */
@@ -109,6 +111,7 @@ void page_overview(struct str *out, const struct page *r);
 void page_retention(struct str *out, const struct page *r);
 void page_size(struct str *out, const struct page *r);
 void page_divergence(struct str *out, const struct page *r);
+void page_tasks(struct str *out, const struct page *r);
 void page_loops(struct str *out, const struct page *r);
 void page_rollback(struct str *out, const struct page *r);
 void page_speed(struct str *out, const struct page *r);

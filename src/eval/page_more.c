@@ -11,6 +11,42 @@ enum { MAX_BARS = 128, MAX_CELLS = 512, WORDS = 96 };
 
 static const double percent_ticks[] = {0, 0.25, 0.5, 0.75, 1.0};
 
+/* ---- tasks of their own ---- */
+
+void page_tasks(struct str *out, const struct page *r)
+{
+    struct page_bar bar[MAX_BARS];
+    char label[MAX_BARS][WORDS], value[MAX_BARS][WORDS];
+    struct page_axis axis = {1.0,  NAN,  percent_ticks, countof(percent_ticks),
+                             " %", 100.0};
+    int n = 0;
+
+    for (int i = 0; i < r->n; i++) {
+        const cJSON *t;
+        cJSON_ArrayForEach(t, page_list(r->cand[i].result[PAGE_TASK], "tasks"))
+        {
+            if (n == MAX_BARS)
+                break;
+            page_label(label[n], WORDS, page_word(t, "name"), r, i);
+            snprintf(value[n], WORDS, "%.1f %% of %.0f", 100.0 * page_num(t, "score"),
+                     page_num(t, "n"));
+            bar[n] = (struct page_bar){label[n],
+                                       value[n],
+                                       page_num(t, "score"),
+                                       page_num(t, "ci_low"),
+                                       page_num(t, "ci_high"),
+                                       i};
+            n++;
+        }
+    }
+    if (n == 0)
+        return;
+    str_put(out, "<h2>Tasks</h2>\n<p class=\"dim\">Scores with 95 % intervals, and the "
+                 "number of items.</p>\n");
+    page_legend(out, r, PAGE_TASK);
+    page_bars(out, "scores of tasks", bar, n, &axis);
+}
+
 /* ---- loops ---- */
 
 static void loops_bars(struct str *out, const struct page *r)
@@ -29,11 +65,9 @@ static void loops_bars(struct str *out, const struct page *r)
             double base = page_num(s, "baseline_loop_rate");
             if (n == MAX_BARS)
                 break;
-            snprintf(label[n], WORDS, "%s%s%s", page_word(s, "name"),
-                     r->n > 1 ? " · " : "",
-                     r->n > 1 ? page_short(r->cand[i].model) : "");
+            page_label(label[n], WORDS, page_word(s, "name"), r, i);
             if (isfinite(base))
-                snprintf(value[n], WORDS, "%.0f %%, baseline %.0f %%",
+                snprintf(value[n], WORDS, "%.0f %% (baseline %.0f %%)",
                          100.0 * page_num(s, "loop_rate"), 100.0 * base);
             else
                 snprintf(value[n], WORDS, "%.0f %%", 100.0 * page_num(s, "loop_rate"));
@@ -66,6 +100,15 @@ static void loops_row(struct str *out, const cJSON *s, const char *prefix,
     str_put(out, "</tr>\n");
 }
 
+/* Did an earlier candidate show this baseline's answers? */
+static bool same_baseline(const struct page *r, int before, const char *name)
+{
+    for (int i = 0; i < before; i++)
+        if (strcmp(page_word(r->cand[i].result[PAGE_LOOPS], "baseline"), name) == 0)
+            return true;
+    return false;
+}
+
 void page_loops(struct str *out, const struct page *r)
 {
     if (!page_any(r, PAGE_LOOPS))
@@ -81,7 +124,8 @@ void page_loops(struct str *out, const struct page *r)
         const cJSON *l = r->cand[i].result[PAGE_LOOPS];
         if (!l)
             continue;
-        if (isfinite(page_num(l, "baseline_loop_rate")))
+        if (isfinite(page_num(l, "baseline_loop_rate")) &&
+            !same_baseline(r, i, page_word(l, "baseline")))
             loops_row(out, l, "baseline_", page_short(page_word(l, "baseline")));
         loops_row(out, l, "", page_short(r->cand[i].model));
     }
@@ -248,9 +292,7 @@ void page_memory(struct str *out, const struct page *r)
             double v = page_num(m, memory_parts[k].key);
             if (!(v > 0))
                 continue;
-            snprintf(label[n], WORDS, "%s%s%s", memory_parts[k].name,
-                     r->n > 1 ? " · " : "",
-                     r->n > 1 ? page_short(r->cand[i].model) : "");
+            page_label(label[n], WORDS, memory_parts[k].name, r, i);
             snprintf(value[n], WORDS, "%.1f MB", v / 1e6);
             bar[n] = (struct page_bar){label[n], value[n], v / 1e6, NAN, NAN, i};
             most = fmax(most, v / 1e6);

@@ -29,35 +29,81 @@ static double best_decode(const cJSON *speed)
     return best;
 }
 
-static void overview_row(struct str *out, const struct page_cand *c, int i)
+/* What a column of the overview says of a candidate; nothing: not measured. */
+enum column { COL_SIZE, COL_WORST, COL_MEAN, COL_KLD, COL_TOP, COL_LOOPS, COL_SPEED };
+
+static const char *const column_names[] = {
+    "size",          "worst task",        "mean kept", "KL, nat",
+    "same top word", "answers that loop", "tokens/s"};
+
+static void put_share(struct str *out, double v)
+{
+    if (isfinite(v))
+        page_percent(out, v, 1);
+}
+
+static void put_worst(struct str *out, const cJSON *retention)
+{
+    const char *name = page_word(retention, "worst_task");
+
+    if (!*name)
+        return;
+    put_share(out,
+              page_num(page_named(page_list(retention, "tasks"), name), "retention"));
+    str_printf(out, " %s", name);
+}
+
+static void put_column(struct str *out, const struct page_cand *c, enum column k)
 {
     const cJSON *ret = c->result[PAGE_RETENTION], *kld = c->result[PAGE_KLD];
-    const char *worst = page_word(ret, "worst_task");
-    struct str bytes = {0};
+    double v =
+        k == COL_KLD ? page_num(kld, "mean_kld") : best_decode(c->result[PAGE_SPEED]);
 
-    str_put(out, "<tr><td>");
-    page_key(out, i, page_short(c->model));
-    str_put(out, "</td>");
-    if (c->bytes > 0)
-        str_put_bytes(&bytes, (uint64_t)c->bytes);
-    page_td(out, bytes.len ? bytes.data : "–");
-    str_put(out, "<td>");
-    if (*worst) {
-        page_percent(
-            out, page_num(page_named(page_list(ret, "tasks"), worst), "retention"), 1);
-        str_put(out, " ");
-        page_text(out, worst);
-    } else {
-        str_put(out, "–");
+    if (k == COL_SIZE && c->bytes > 0)
+        str_put_bytes(out, (uint64_t)c->bytes);
+    else if (k == COL_WORST)
+        put_worst(out, ret);
+    else if (k == COL_MEAN)
+        put_share(out, page_num(ret, "mean_retention"));
+    else if (k == COL_TOP)
+        put_share(out, page_num(kld, "same_top1"));
+    else if (k == COL_LOOPS)
+        put_share(out, page_num(c->result[PAGE_LOOPS], "loop_rate"));
+    else if (k != COL_SIZE && isfinite(v))
+        page_number(out, v, k == COL_KLD ? 4 : 1);
+}
+
+/* Columns that say nothing of any candidate are left out. */
+static void overview_table(struct str *out, const struct page *r)
+{
+    struct str cell[PAGE_MAX_CANDIDATES * countof(column_names)] = {{0}};
+    bool any[countof(column_names)] = {false};
+
+    for (int i = 0; i < r->n; i++) {
+        for (int k = 0; k < (int)countof(column_names); k++) {
+            struct str *s = &cell[i * (int)countof(column_names) + k];
+            put_column(s, &r->cand[i], (enum column)k);
+            any[k] = any[k] || s->len > 0;
+        }
     }
-    str_put(out, "</td>");
-    page_td_percent(out, page_num(ret, "mean_retention"));
-    page_td_number(out, page_num(kld, "mean_kld"), 4);
-    page_td_percent(out, page_num(kld, "same_top1"));
-    page_td_percent(out, page_num(c->result[PAGE_LOOPS], "loop_rate"));
-    page_td_number(out, best_decode(c->result[PAGE_SPEED]), 1);
+    str_put(out, "<div class=\"scroll\"><table><tr><th>model</th>");
+    for (size_t k = 0; k < countof(column_names); k++)
+        if (any[k])
+            str_printf(out, "<th>%s</th>", column_names[k]);
     str_put(out, "</tr>\n");
-    str_free(&bytes);
+    for (int i = 0; i < r->n; i++) {
+        str_put(out, "<tr><td>");
+        page_key(out, i, page_short(r->cand[i].model));
+        str_put(out, "</td>");
+        for (int k = 0; k < (int)countof(column_names); k++) {
+            struct str *s = &cell[i * (int)countof(column_names) + k];
+            if (any[k])
+                page_td(out, s->len ? s->data : "–");
+            str_free(s);
+        }
+        str_put(out, "</tr>\n");
+    }
+    str_put(out, "</table></div>\n");
 }
 
 void page_overview(struct str *out, const struct page *r)
@@ -72,13 +118,7 @@ void page_overview(struct str *out, const struct page *r)
         page_text(out, w);
         str_put(out, "</p>\n");
     }
-    str_put(out, "<div class=\"scroll\"><table><tr><th>model</th><th>size</th>"
-                 "<th>worst task</th><th>mean kept</th><th>KL, nat</th>"
-                 "<th>same top word</th><th>answers that loop</th>"
-                 "<th>tokens/s</th></tr>\n");
-    for (int i = 0; i < r->n; i++)
-        overview_row(out, &r->cand[i], i);
-    str_put(out, "</table></div>\n");
+    overview_table(out, r);
 }
 
 /* ---- retention ---- */
@@ -133,13 +173,13 @@ struct bar_words {
 };
 
 static struct page_bar task_bar(struct bar_words *w, const cJSON *t, const char *name,
-                                const char *model, int color)
+                                const struct page *r, int color)
 {
     bool chance = cJSON_IsTrue(cJSON_GetObjectItem(t, "at_chance"));
     double v = page_num(t, "retention"), low = page_num(t, "ci_low"),
            high = page_num(t, "ci_high");
 
-    snprintf(w->label, sizeof w->label, "%s%s%s", name, *model ? " · " : "", model);
+    page_label(w->label, sizeof w->label, name, r, color);
     if (chance)
         snprintf(w->value, sizeof w->value, "baseline at chance");
     else
@@ -209,10 +249,9 @@ void page_retention(struct str *out, const struct page *r)
         for (int i = 0; i < r->n && n < MAX_BARS; i++) {
             const cJSON *ret = r->cand[i].result[PAGE_RETENTION];
             const cJSON *t = page_named(page_list(ret, "tasks"), row[k].name);
-            const char *model = r->n > 1 ? page_short(r->cand[i].model) : "";
             if (!t)
                 continue;
-            bar[n] = task_bar(&words[n], t, row[k].name, model, i);
+            bar[n] = task_bar(&words[n], t, row[k].name, r, i);
             axis.max = fmax(axis.max,
                             fmax(bar[n].at, isfinite(bar[n].high) ? bar[n].high : 0.0));
             n++;
@@ -243,7 +282,9 @@ void page_size(struct str *out, const struct page *r)
                        : page_num(c->result[PAGE_RETENTION], "mean_retention");
         if (!isfinite(v) || !(c->bytes > 0))
             continue;
-        p[n++] = (struct page_point){c->bytes / 1e6, v, page_short(c->model), i};
+        static const char *const letters[] = {"A", "B", "C", "D", "E", "F"};
+        p[n++] = (struct page_point){c->bytes / 1e6, v,
+                                     r->n > 1 ? letters[i] : "candidate", i};
     }
     if (n == 0)
         return;
@@ -261,10 +302,41 @@ void page_size(struct str *out, const struct page *r)
                              .x_max = page_round_up(most * 1.05),
                              .y_max = page_round_up(y_most * 1.05)};
     str_put(out, "<h2>Size against quality</h2>\n");
+    page_legend(out, r, kld ? PAGE_KLD : PAGE_RETENTION);
     page_points(out, &plot, p, n);
 }
 
 /* ---- divergence ---- */
+
+/* Adds a bar for the region of every candidate that has it. Returns the number of bars. */
+static int add_region(struct page_bar *bar, struct bar_words *words, int n,
+                      const struct page *r, const char *name)
+{
+    for (int i = 0; i < r->n && n < MAX_BARS; i++) {
+        const cJSON *g =
+            page_named(page_list(r->cand[i].result[PAGE_KLD], "regions"), name);
+        const cJSON *ci = page_list(g, "mean_kld_ci");
+        if (!g)
+            continue;
+        page_label(words[n].label, WORDS, name, r, i);
+        snprintf(words[n].value, WORDS, "%.4f · %.1f %%", page_num(g, "mean_kld"),
+                 100.0 * page_num(g, "same_top1"));
+        bar[n] =
+            (struct page_bar){words[n].label, words[n].value, page_num(g, "mean_kld"),
+                              page_at(ci, 0), page_at(ci, 1), i};
+        n++;
+    }
+    return n;
+}
+
+/* Was the region named by an earlier candidate? */
+static bool seen(const struct page *r, int before, const char *name)
+{
+    for (int i = 0; i < before; i++)
+        if (page_named(page_list(r->cand[i].result[PAGE_KLD], "regions"), name))
+            return true;
+    return false;
+}
 
 static void region_bars(struct str *out, const struct page *r)
 {
@@ -277,27 +349,21 @@ static void region_bars(struct str *out, const struct page *r)
         const cJSON *g;
         cJSON_ArrayForEach(g, page_list(r->cand[i].result[PAGE_KLD], "regions"))
         {
-            const cJSON *ci = page_list(g, "mean_kld_ci");
-            if (n == MAX_BARS)
-                break;
-            snprintf(words[n].label, WORDS, "%s%s%s", page_word(g, "name"),
-                     r->n > 1 ? " · " : "",
-                     r->n > 1 ? page_short(r->cand[i].model) : "");
-            snprintf(words[n].value, WORDS, "%.4f nat, %.1f %% same top",
-                     page_num(g, "mean_kld"), 100.0 * page_num(g, "same_top1"));
-            bar[n] = (struct page_bar){words[n].label,          words[n].value,
-                                       page_num(g, "mean_kld"), page_at(ci, 0),
-                                       page_at(ci, 1),          i};
-            most = fmax(most, fmax(bar[n].at, isfinite(bar[n].high) ? bar[n].high : 0));
-            n++;
+            if (!seen(r, i, page_word(g, "name")))
+                n = add_region(bar, words, n, r, page_word(g, "name"));
         }
     }
+    for (int i = 0; i < n; i++)
+        most = fmax(most, fmax(bar[i].at, isfinite(bar[i].high) ? bar[i].high : 0));
     most = page_round_up(most);
     for (int i = 0; i < 3; i++)
         ticks[i] = most * i / 2;
     struct page_axis axis = {most, NAN, ticks, 3, "", 1.0};
-    if (n > 0)
-        page_bars(out, "divergence of each region", bar, n, &axis);
+    if (n == 0)
+        return;
+    str_put(out, "<h3>By region</h3>\n<p class=\"dim\">At the right: mean divergence "
+                 "and the share of positions with the same most likely token.</p>\n");
+    page_bars(out, "divergence of each region", bar, n, &axis);
 }
 
 static void position_lines(struct str *out, const struct page *r)

@@ -18,7 +18,7 @@ static char shade(int color)
 double page_round_up(double v)
 {
     double unit = pow(10.0, floor(log10(v)));
-    static const double steps[] = {1, 1.5, 2, 3, 4, 5, 6, 8, 10};
+    static const double steps[] = {1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10};
 
     if (!(v > 0.0) || !isfinite(v))
         return 1.0;
@@ -115,7 +115,7 @@ static void place(const struct page_plot *q, const struct page_point *p, double 
     double span = q->x_max - q->x_min;
 
     *x = PLOT_LEFT + (98.0 - PLOT_LEFT) * (span > 0.0 ? (p->x - q->x_min) / span : 0.5);
-    *y = 16 + (PLOT_HIGH - 60) * (1.0 - (q->y_max > 0.0 ? p->y / q->y_max : 0.0));
+    *y = 26 + (PLOT_HIGH - 70) * (1.0 - (q->y_max > 0.0 ? p->y / q->y_max : 0.0));
 }
 
 static void put_axes(struct str *out, const struct page_plot *q)
