@@ -29,7 +29,7 @@ static const struct command commands[] = {
     {"export", "Convert between containers and weight types.", cmd_export},
     {"synth", "Write a random file with a named model's shapes.", cmd_synth},
     {"Measure", NULL, NULL},
-    {"eval", "Measure perplexity, or divergence from another model.", cmd_eval},
+    {"eval", "Measure quality, and what compression cost.", cmd_eval},
     {"bench", "Measure speed and memory of a model on this machine.", cmd_bench},
     {"selftest", "Check every kernel of this machine against the reference.",
      cmd_selftest},

@@ -133,7 +133,7 @@ void page_text(struct str *out, const char *text)
 void page_percent(struct str *out, double share, int digits)
 {
     if (isfinite(share))
-        str_printf(out, "%.*f %%", digits, 100.0 * share);
+        str_printf(out, "%.*f\u00a0%%", digits, 100.0 * share);
     else
         str_put(out, "–");
 }
