@@ -116,7 +116,7 @@ static enum b2_status write_page(struct blind_cmd *c, struct b2_err *err)
     cJSON_AddItemToObject(c->head, "pairs", blind_sides(&c->b));
     key = cJSON_Print(c->head);
     rc = str_ok(&page) && key ? B2_OK : err_set(err, B2_ENOMEM, "out of memory");
-    if (!rc)
+    if (!rc && key)
         rc = file_write_all(c->key, key, strlen(key), c->force, err);
     if (!rc)
         rc = file_write_all(c->page, page.data, page.len, c->force, err);

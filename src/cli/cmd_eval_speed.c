@@ -144,7 +144,9 @@ static enum b2_status measure(struct speed *s, struct b2_err *err)
     if (!rc)
         rc = measure_start(s, err);
     if (!rc)
-        rc = eval_side_open(&s->side, &s->env, s->model, s->exact, s->ctx, err);
+        rc = eval_side_model(&s->side, &s->env, s->model, s->exact, err);
+    if (!rc)
+        rc = eval_side_session(&s->side, &s->env, s->ctx, err);
     if (!rc)
         rc = plan_make(&s->plan, s->side.model, s->side.be, s->ctx,
                        session_batch(s->side.s), err);

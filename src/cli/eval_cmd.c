@@ -40,14 +40,20 @@ enum b2_status eval_side_model(struct eval_side *s, const struct eval_env *env,
     return rc ? rc : backend_cpu_new(&s->be, &cfg, err);
 }
 
-enum b2_status eval_side_session(struct eval_side *s, const struct eval_env *env,
-                                 int64_t ctx, struct b2_err *err)
+static enum b2_status new_session(struct eval_side *s, int64_t ctx, uint64_t limit,
+                                  struct b2_err *err)
 {
     struct session_params sp = {.ctx = ctx,
                                 .batch = ctx ? min_i64(ctx, EVAL_BATCH) : EVAL_BATCH,
-                                .mem_limit = env->common.mem_limit};
+                                .mem_limit = limit};
 
     return session_new(&s->s, s->model, s->be, &sp, err);
+}
+
+enum b2_status eval_side_session(struct eval_side *s, const struct eval_env *env,
+                                 int64_t ctx, struct b2_err *err)
+{
+    return new_session(s, ctx, env->common.mem_limit, err);
 }
 
 enum b2_status eval_side_open(struct eval_side *s, const struct eval_env *env,
@@ -56,7 +62,7 @@ enum b2_status eval_side_open(struct eval_side *s, const struct eval_env *env,
 {
     enum b2_status rc = eval_side_model(s, env, path, exact, err);
 
-    return rc ? rc : eval_side_session(s, env, ctx, err);
+    return rc ? rc : new_session(s, ctx, 0, err);
 }
 
 void eval_side_close(struct eval_side *s)

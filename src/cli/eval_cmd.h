@@ -40,7 +40,8 @@ struct eval_side {
     struct session *s;
 };
 
-/* ctx 0: as session_new decides. Closed by eval_side_close() also after a failure. */
+/* Both halves below, without --mem-limit: the caller adds up what all its models take
+ * (eval_check_memory). ctx 0: as session_new decides. Closed by eval_side_close() also after a failure. */
 enum b2_status eval_side_open(struct eval_side *s, const struct eval_env *env,
                               const char *path, bool exact, int64_t ctx,
                               struct b2_err *err) NODISCARD;

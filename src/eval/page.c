@@ -63,7 +63,7 @@ double page_num(const cJSON *j, const char *key)
 {
     const cJSON *v = cJSON_GetObjectItemCaseSensitive(j, key);
 
-    return cJSON_IsNumber(v) ? v->valuedouble : (double)NAN;
+    return cJSON_IsNumber(v) ? v->valuedouble : PAGE_NONE;
 }
 
 const char *page_word(const cJSON *j, const char *key)
@@ -96,7 +96,7 @@ double page_at(const cJSON *list, int i)
 {
     const cJSON *v = list ? cJSON_GetArrayItem(list, i) : NULL;
 
-    return cJSON_IsNumber(v) ? v->valuedouble : (double)NAN;
+    return cJSON_IsNumber(v) ? v->valuedouble : PAGE_NONE;
 }
 
 bool page_any(const struct page *r, enum page_kind kind)

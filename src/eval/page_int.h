@@ -6,6 +6,8 @@
 
 #include "eval/page.h"
 
+#include <math.h>
+
 enum page_kind {
     PAGE_PPL,
     PAGE_KLD,
@@ -33,7 +35,9 @@ struct page {
     double baseline_bytes;
 };
 
-/* Values of a result; a missing one is NAN, "" or NULL. */
+#define PAGE_NONE ((double)NAN)
+
+/* Values of a result; a missing one is PAGE_NONE, "" or NULL. */
 double page_num(const cJSON *j, const char *key);
 const char *page_word(const cJSON *j, const char *key);
 const cJSON *page_list(const cJSON *j, const char *key);
@@ -62,7 +66,7 @@ void page_td_number(struct str *out, double v, int digits);
 
 /* ---- charts (page_svg.c) ---- */
 
-/* A bar of a chart, from 0; low and high: its interval, NAN where there is none. */
+/* A bar of a chart, from 0; low and high: its interval, PAGE_NONE where there is none. */
 struct page_bar {
     const char *label, *value; /* value: in words, at the right */
     double at, low, high;
@@ -70,7 +74,7 @@ struct page_bar {
 };
 
 /* Bars one below the other over the range [0, max]; ticks [n_ticks] are drawn as lines and
- * named with the unit behind. mark: a line that stands out, NAN: none. */
+ * named with the unit behind. mark: a line that stands out; PAGE_NONE: none. */
 struct page_axis {
     double max, mark;
     const double *tick;

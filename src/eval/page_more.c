@@ -17,7 +17,7 @@ void page_tasks(struct str *out, const struct page *r)
 {
     struct page_bar bar[MAX_BARS];
     char label[MAX_BARS][WORDS], value[MAX_BARS][WORDS];
-    struct page_axis axis = {1.0,  NAN,  percent_ticks, countof(percent_ticks),
+    struct page_axis axis = {1.0,  PAGE_NONE, percent_ticks, countof(percent_ticks),
                              " %", 100.0};
     int n = 0;
 
@@ -53,7 +53,7 @@ static void loops_bars(struct str *out, const struct page *r)
 {
     struct page_bar bar[MAX_BARS];
     char label[MAX_BARS][WORDS], value[MAX_BARS][WORDS];
-    struct page_axis axis = {1.0,  NAN,  percent_ticks, countof(percent_ticks),
+    struct page_axis axis = {1.0,  PAGE_NONE, percent_ticks, countof(percent_ticks),
                              " %", 100.0};
     int n = 0;
 
@@ -294,7 +294,8 @@ void page_memory(struct str *out, const struct page *r)
                 continue;
             page_label(label[n], WORDS, memory_parts[k].name, r, i);
             snprintf(value[n], WORDS, "%.1f MB", v / 1e6);
-            bar[n] = (struct page_bar){label[n], value[n], v / 1e6, NAN, NAN, i};
+            bar[n] =
+                (struct page_bar){label[n], value[n], v / 1e6, PAGE_NONE, PAGE_NONE, i};
             most = fmax(most, v / 1e6);
             n++;
         }
@@ -304,7 +305,7 @@ void page_memory(struct str *out, const struct page *r)
     most = page_round_up(most);
     for (int i = 0; i < 3; i++)
         ticks[i] = most * i / 2;
-    struct page_axis axis = {most, NAN, ticks, 3, " MB", 1.0};
+    struct page_axis axis = {most, PAGE_NONE, ticks, 3, " MB", 1.0};
     str_put(out, "<h2>Memory by part</h2>\n");
     page_legend(out, r, PAGE_SPEED);
     page_bars(out, "memory by part", bar, n, &axis);

@@ -18,7 +18,7 @@ static const double percent_ticks[] = {0, 0.25, 0.5, 0.75, 1.0};
 static double best_decode(const cJSON *speed)
 {
     const cJSON *row;
-    double best = NAN;
+    double best = PAGE_NONE;
 
     cJSON_ArrayForEach(row, page_list(speed, "rows"))
     {
@@ -188,8 +188,8 @@ static struct page_bar task_bar(struct bar_words *w, const cJSON *t, const char 
     return (struct page_bar){.label = w->label,
                              .value = w->value,
                              .at = chance ? 0.0 : v,
-                             .low = chance ? (double)NAN : low,
-                             .high = chance ? (double)NAN : high,
+                             .low = chance ? PAGE_NONE : low,
+                             .high = chance ? PAGE_NONE : high,
                              .color = color};
 }
 
@@ -213,12 +213,12 @@ static void retention_table(struct str *out, const struct page_cand *c)
         page_td_number(out, page_num(t, "n"), 0);
         page_td_percent(out, page_num(t, "baseline"));
         page_td_percent(out, page_num(t, "candidate"));
-        page_td_percent(out, chance ? (double)NAN : page_num(t, "retention"));
-        page_td_percent(out, chance ? (double)NAN : page_num(t, "corrected"));
+        page_td_percent(out, chance ? PAGE_NONE : page_num(t, "retention"));
+        page_td_percent(out, chance ? PAGE_NONE : page_num(t, "corrected"));
         str_printf(out, "<td>%.0f / %.0f</td>", page_num(t, "better"),
                    page_num(t, "worse"));
         page_td_number(out, page_num(t, "mcnemar_p"), 3);
-        page_td_number(out, chance ? (double)NAN : page_num(t, "n_needed"), 0);
+        page_td_number(out, chance ? PAGE_NONE : page_num(t, "n_needed"), 0);
         str_put(out, "</tr>\n");
     }
     str_put(out, "</table></div><p class=\"dim\">mean ");
@@ -358,7 +358,7 @@ static void region_bars(struct str *out, const struct page *r)
     most = page_round_up(most);
     for (int i = 0; i < 3; i++)
         ticks[i] = most * i / 2;
-    struct page_axis axis = {most, NAN, ticks, 3, "", 1.0};
+    struct page_axis axis = {most, PAGE_NONE, ticks, 3, "", 1.0};
     if (n == 0)
         return;
     str_put(out, "<h3>By region</h3>\n<p class=\"dim\">At the right: mean divergence "
@@ -372,7 +372,7 @@ static void position_lines(struct str *out, const struct page *r)
     struct page_plot plot = {.title = "divergence by position",
                              .x_name = "position in the window",
                              .y_name = "divergence, nat",
-                             .x_min = INFINITY,
+                             .x_min = (double)INFINITY,
                              .joined = true};
     double most = 0.0;
     int n = 0;

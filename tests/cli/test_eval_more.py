@@ -376,7 +376,11 @@ def interrupt():
         f.write("The end of the story was not near. " * 30000)
     with subprocess.Popen([PROGRAM, "eval", "kld", "--baseline", MODEL, "--exact", "--text", f.name,
                            "--ctx", "512", "--save-teacher", path, "-q"]) as p:
-        time.sleep(1.5)
+        for _ in range(300):  # until it is in the middle of it
+            if os.path.exists(path + ".part"):
+                break
+            time.sleep(0.1)
+        time.sleep(0.2)
         p.send_signal(signal.SIGINT)
         code = p.wait(timeout=30)
     check("interrupted: 130", code in (130, -signal.SIGINT), code)
