@@ -13,7 +13,7 @@ enum { MAX_ITEMS = 400 };
 /* A set whose strings are static or belong to the fixture. */
 struct fake {
     struct item item[MAX_ITEMS];
-    char id[MAX_ITEMS][16];
+    char id[MAX_ITEMS][24];
     char task[32];
     struct item_set set;
 };
