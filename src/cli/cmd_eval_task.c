@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "base/file_append.h"
 #include "base/mem.h"
-#include "cli/cli.h"
+#include "cli/eval_cmd.h"
 #include "eval/task_run.h"
 #include "eval/task_sum.h"
 #include "model/plan.h"
@@ -31,7 +31,8 @@ struct entry {
 
 struct evaluation {
     struct cli_common common;
-    const char *model_path, *tasks, *scores, *data, *task_dir;
+    const char *model_path, *tasks, *scores, *data, *task_dir, *report;
+    struct opt_list include;
     int64_t limit, shots, samples, max_tokens, ctx;
     double temperature;
     bool chat, exact, allow_code, force, list;
@@ -78,7 +79,6 @@ static int parse(struct evaluation *e, int argc, char **argv)
          "Longest context; longer prompts lose their beginning. [what the items need]"},
         {OPT_STR, 0, "scores", "DIR", &e->scores, 0, 0,
          "Keep every item in DIR/TASK.jsonl; an interrupted run goes on from there."},
-        {OPT_FLAG, 0, "force", NULL, &e->force, 0, 0, "Begin such files anew."},
         {OPT_STR, 0, "data", "DIR", &e->data, 0, 0,
          "Folder of the data sets. [B2_DATA, else ../shared/data]"},
         {OPT_STR, 0, "task-dir", "DIR", &e->task_dir, 0, 0,
@@ -88,6 +88,7 @@ static int parse(struct evaluation *e, int argc, char **argv)
         {OPT_FLAG, 0, "exact", NULL, &e->exact, 0, 0,
          "Activations and sums in F32: slow, the yardstick."},
         {OPT_FLAG, 0, "list", NULL, &e->list, 0, 0, "List the tasks there are."},
+        EVAL_REPORT_OPTS(&e->report, &e->include, &e->force),
         CLI_COMMON_OPTS(&e->common),
         {.kind = OPT_END},
     };
@@ -304,11 +305,13 @@ static cJSON *entry_json(const struct entry *x)
     return o;
 }
 
-static int print_json(const struct evaluation *e)
+static cJSON *result_json(const struct evaluation *e)
 {
     cJSON *o = cJSON_CreateObject(), *list;
 
+    cJSON_AddStringToObject(o, "measure", "task");
     cJSON_AddStringToObject(o, "model", e->model_path);
+    cJSON_AddNumberToObject(o, "model_bytes", (double)modelfile_bytes(e->model->mf));
     cJSON_AddStringToObject(o, "fingerprint", e->model->fingerprint);
     cJSON_AddBoolToObject(o, "exact", e->exact);
     cJSON_AddBoolToObject(o, "chat", e->chat);
@@ -320,7 +323,7 @@ static int print_json(const struct evaluation *e)
     list = cJSON_AddArrayToObject(o, "tasks");
     for (int i = 0; i < e->n; i++)
         cJSON_AddItemToArray(list, entry_json(&e->entry[i]));
-    return cli_print_json(o);
+    return o;
 }
 
 static int name_width(const struct evaluation *e)
@@ -354,7 +357,7 @@ static void print_entry(const struct entry *x, int width)
                (long long)x->sum.n_unfinished);
 }
 
-static int print_table(const struct evaluation *e)
+static void print_table(const struct evaluation *e)
 {
     int width = name_width(e);
 
@@ -366,7 +369,6 @@ static int print_table(const struct evaluation *e)
            e->model_path, e->chat ? "chat template" : "plain prompts",
            e->exact ? "F32" : "8-bit", (long long)e->common.seed,
            (long long)session_ctx(e->session), e->model->fingerprint);
-    return CLI_DONE;
 }
 
 static enum b2_status make_scores_dir(const struct evaluation *e, struct b2_err *err)
@@ -386,7 +388,9 @@ int cmd_eval_task(int argc, char **argv)
     if (e.list)
         return list_tasks(&e);
     e.log = cli_log(&e.common);
-    rc = open_tasks(&e, &err);
+    rc = eval_check_report(e.report, e.force, &err);
+    if (!rc)
+        rc = open_tasks(&e, &err);
     if (!rc)
         rc = make_scores_dir(&e, &err);
     if (!rc)
@@ -396,10 +400,13 @@ int cmd_eval_task(int argc, char **argv)
         rc = run_tasks(&e, &err);
         cli_on_interrupt(NULL, NULL);
     }
-    if (rc)
+    if (rc) {
         code = cli_report_error(&err);
-    else
-        code = e.common.json ? print_json(&e) : print_table(&e);
+    } else {
+        if (!e.common.json)
+            print_table(&e);
+        code = eval_finish(&e.common, result_json(&e), e.report, &e.include, e.force);
+    }
     close_all(&e);
     return code;
 }

@@ -96,7 +96,7 @@ enum b2_status eval_write_report(const char *path, struct cJSON *list,
     {OPT_LIST, 0, "include", "FILE", more, 0, 0,                                       \
      "Put this earlier result (--json) on the page too; may be repeated."},            \
     {OPT_FLAG, 'f', "force", NULL, force, 0, 0,                                        \
-     "Replace existing output files."}
+     "Replace existing output files; begin kept scores anew."}
 /* clang-format on */
 
 #endif

@@ -210,8 +210,6 @@ static int kind_of(const cJSON *j)
             return i;
     if (page_list(j, "rows") && cJSON_HasObjectItem(j, "load_warm_ms"))
         return PAGE_SPEED; /* of bench */
-    if (isfinite(page_num(cJSON_GetArrayItem(page_list(j, "tasks"), 0), "score")))
-        return PAGE_TASK;
     return -1;
 }
 

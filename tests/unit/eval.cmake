@@ -40,6 +40,7 @@ set_tests_properties(test_task_agree PROPERTIES PROCESSORS 2)
 add_test(NAME cli_eval_task COMMAND Python3::Interpreter
     ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_eval_task.py $<TARGET_FILE:bonsai2_cli> ${B2_STORIES})
 set_tests_properties(cli_eval_task PROPERTIES TIMEOUT 120 LABELS unit)
+
 b2_test(test_bootstrap SRC unit/test_bootstrap.c LIBS b2_eval)
 b2_test(test_loops SRC unit/test_loops.c LIBS b2_eval)
 b2_test(test_retention SRC unit/test_retention.c LIBS b2_eval)
