@@ -15,7 +15,7 @@ import os
 import random
 import sys
 
-DRAWS = 2000
+DRAWS = 1000
 bad = []
 
 

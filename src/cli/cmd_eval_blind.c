@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "cli/eval_blind.h"
+#include "cli/eval_keep.h"
 #include "cli/terminal.h"
 #include "format/json.h"
 
@@ -17,7 +18,7 @@ enum { MAX_KEY = 64 << 20, KEY_VALUES = 1 << 20 };
 struct blind_cmd {
     struct eval_env env;
     struct opt_list include;
-    const char *model, *baseline, *prompt_file, *page, *key, *votes, *report;
+    const char *model, *baseline, *prompt_file, *page, *key, *votes, *report, *scores;
     int64_t limit;
     struct eval_answering how;
     bool exact, force;
@@ -38,12 +39,87 @@ static const struct cmd command = {
         "key.json",
 };
 
+/* Answers of one model; earlier ones come from a kept file. */
+struct answering {
+    struct blind_cmd *c;
+    bool model;
+    int64_t done;
+};
+
+static char **slot(const struct answering *a, int64_t i)
+{
+    struct blind_pair *p = &a->c->b.pair[i];
+
+    return a->model ? &p->model : &p->baseline;
+}
+
+static bool take_answer(void *ctx, const cJSON *line)
+{
+    struct answering *a = ctx;
+    const char *text = cJSON_GetStringValue(cJSON_GetObjectItem(line, "answer"));
+
+    if (!text || a->done == a->c->b.n)
+        return false;
+    *slot(a, a->done) = mem_strdup(text);
+    if (!*slot(a, a->done))
+        return false; /* it is made again, or memory runs out there */
+    a->done++;
+    return true;
+}
+
+static enum b2_status keep_open(struct eval_keep **out, struct answering *a,
+                                const struct eval_side *side, struct b2_err *err)
+{
+    const struct blind_cmd *c = a->c;
+    struct str name = {0};
+    cJSON *head = cJSON_CreateObject();
+    enum b2_status rc;
+
+    cJSON_AddStringToObject(head, "fingerprint", side->model->fingerprint);
+    cJSON_AddStringToObject(head, "prompts_sha256", c->prompts.sha256);
+    cJSON_AddNumberToObject(head, "max_tokens", (double)c->how.max_tokens);
+    cJSON_AddNumberToObject(head, "temperature", c->how.temperature);
+    cJSON_AddNumberToObject(head, "seed", (double)c->how.seed);
+    cJSON_AddBoolToObject(head, "raw", c->how.raw);
+    cJSON_AddBoolToObject(head, "exact", c->exact);
+    str_printf(&name, "blind-%s.ndjson", eval_name(side->path));
+    rc = eval_keep_open(out, c->scores, str_ok(&name) ? name.data : "blind.ndjson",
+                        head, c->force, take_answer, a, err);
+    str_free(&name);
+    return rc;
+}
+
+/* One answer, into its slot and the kept file. */
+static enum b2_status answer_one(const struct answering *a,
+                                 const struct eval_side *side, struct eval_keep *k,
+                                 int64_t i, struct b2_err *err)
+{
+    struct generate_result g = {0};
+    cJSON *line = NULL;
+    enum b2_status rc = eval_answer(&g, side, &a->c->how, a->c->prompts.p[i].text, err);
+
+    if (!rc) {
+        *slot(a, i) = mem_strdup(g.text.data ? g.text.data : "");
+        if (!*slot(a, i))
+            rc = err_set(err, B2_ENOMEM, "out of memory");
+    }
+    if (!rc && k) {
+        line = cJSON_CreateObject();
+        cJSON_AddStringToObject(line, "answer", *slot(a, i));
+        rc = eval_keep_add(k, line, err);
+    }
+    generate_result_free(&g);
+    return rc;
+}
+
 /* The answers of one model to all prompts. */
 static enum b2_status answers_of(struct blind_cmd *c, const char *path, bool model,
                                  struct b2_err *err)
 {
     struct eval_side side = {0};
     struct eval_cancel cancel = {0};
+    struct answering a = {.c = c, .model = model};
+    struct eval_keep *k = NULL;
     struct progress pr = cli_progress(&c->env.common, model ? "model" : "baseline",
                                       NULL, (uint64_t)c->prompts.n);
     enum b2_status rc = eval_side_model(&side, &c->env, path, c->exact, err);
@@ -51,23 +127,18 @@ static enum b2_status answers_of(struct blind_cmd *c, const char *path, bool mod
     if (!rc)
         rc = eval_side_session(&side, &c->env,
                                eval_answer_ctx(side.model, c->how.max_tokens), err);
+    if (!rc && c->scores)
+        rc = keep_open(&k, &a, &side, err);
     cancel.a = side.s;
     cli_on_interrupt(eval_cancel_both, &cancel);
     for (int64_t i = 0; i < c->prompts.n && !rc; i++) {
-        struct generate_result g = {0};
-        rc = eval_answer(&g, &side, &c->how, c->prompts.p[i].text, err);
-        char *text = mem_strdup(g.text.data ? g.text.data : "");
-        if (!rc && !text)
-            rc = err_set(err, B2_ENOMEM, "out of memory");
-        if (model)
-            c->b.pair[i].model = text;
-        else
-            c->b.pair[i].baseline = text;
-        generate_result_free(&g);
+        if (i >= a.done)
+            rc = answer_one(&a, &side, k, i, err);
         if (!rc)
             progress_update(&pr, (uint64_t)i + 1, 0.0);
     }
     cli_on_interrupt(NULL, NULL);
+    rc = eval_keep_close(k, rc, err);
     if (!rc)
         cJSON_AddStringToObject(c->head, model ? "fingerprint" : "fingerprint_baseline",
                                 side.model->fingerprint);
@@ -272,6 +343,8 @@ static int parse(struct blind_cmd *c, int argc, char **argv)
          "Temperature; 0 always takes the likeliest token. [0]"},
         {OPT_FLAG, 0, "raw", NULL, &c->how.raw, 0, 0,
          "Continue the bare prompt, without the chat template."},
+        {OPT_STR, 0, "scores", "DIR", &c->scores, 0, 0,
+         "Keep all answers there, blind-MODEL.ndjson; goes on with it."},
         {OPT_FLAG, 0, "exact", NULL, &c->exact, 0, 0,
          "Activations and sums in F32; slow."},
         EVAL_REPORT_OPTS(&c->report, &c->include, &c->force),

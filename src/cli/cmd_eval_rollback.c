@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "cli/eval_answers.h"
+#include "cli/eval_keep.h"
 #include "cli/eval_text.h"
 #include "eval/rollback.h"
 #include "eval/teacher.h"
@@ -17,6 +18,7 @@ struct roll {
     struct eval_env env;
     struct opt_list include;
     const char *model, *baseline, *text, *by, *parts, *prompt_file, *report;
+    const char *scores;
     struct eval_texts window; /* ctx, chunks, convention */
     int64_t limit;
     struct eval_answering how;
@@ -31,6 +33,8 @@ struct roll {
     double seconds;
     int64_t from, to; /* parts to try */
     double *value;    /* [parts] */
+    int64_t
+        n_earlier; /* values that an earlier run left: of the start, then of parts */
 };
 
 static const struct cmd command = {
@@ -73,23 +77,91 @@ static enum b2_status measure_now(double *out, const struct roll *r, struct b2_e
                        : rollback_text_kld(out, r->kept, r->cand.s, err);
 }
 
+/* Value number n: of the candidate as it is (0), then of the parts. */
+static double *value_at(struct roll *r, int64_t n)
+{
+    return n == 0 ? &r->start : &r->value[r->from + n - 1];
+}
+
+static bool take_value(void *ctx, const cJSON *line)
+{
+    struct roll *r = ctx;
+    const cJSON *v = cJSON_GetObjectItemCaseSensitive(line, "value");
+
+    if (r->n_earlier > r->to - r->from || !cJSON_IsNumber(v))
+        return false;
+    *value_at(r, r->n_earlier++) = v->valuedouble;
+    return true;
+}
+
+static cJSON *settings_json(const struct roll *r)
+{
+    cJSON *j = cJSON_CreateObject();
+
+    cJSON_AddStringToObject(j, "fingerprint", r->cand.model->fingerprint);
+    cJSON_AddStringToObject(j, "fingerprint_baseline", r->base.model->fingerprint);
+    cJSON_AddStringToObject(j, "by", r->by);
+    cJSON_AddStringToObject(j, "parts", r->parts);
+    cJSON_AddStringToObject(j, "text_sha256", r->set.sha256);
+    cJSON_AddNumberToObject(j, "ctx", (double)r->set.ctx);
+    cJSON_AddNumberToObject(j, "chunks", (double)r->set.n_windows);
+    cJSON_AddStringToObject(j, "convention", r->window.convention);
+    cJSON_AddStringToObject(j, "prompts_sha256", r->prompts.sha256);
+    cJSON_AddNumberToObject(j, "max_tokens", (double)r->how.max_tokens);
+    cJSON_AddBoolToObject(j, "exact", r->exact);
+    return j;
+}
+
+static enum b2_status keep_open(struct eval_keep **out, struct roll *r,
+                                struct b2_err *err)
+{
+    struct str name = {0};
+    enum b2_status rc;
+
+    str_printf(&name, "rollback-%s.ndjson", eval_name(r->model));
+    rc = str_ok(&name) ? eval_keep_open(out, r->scores, name.data, settings_json(r),
+                                        r->force, take_value, r, err)
+                       : err_set(err, B2_ENOMEM, "out of memory");
+    str_free(&name);
+    return rc;
+}
+
+static enum b2_status try_part(struct roll *r, struct eval_keep *k, int64_t n,
+                               struct b2_err *err)
+{
+    const char *name = n == 0 ? "none" : rollback_name(r->rb, r->from + n - 1);
+    cJSON *line = NULL;
+    enum b2_status rc;
+
+    rollback_set(r->rb, n == 0 ? -1 : r->from + n - 1);
+    rc = measure_now(value_at(r, n), r, err);
+    if (rc) {
+        err_wrap(err, "%s restored", name);
+        return rc;
+    }
+    if (k) {
+        line = cJSON_CreateObject();
+        cJSON_AddStringToObject(line, "part", name);
+        cJSON_AddNumberToObject(line, "value", *value_at(r, n));
+    }
+    return eval_keep_add(k, line, err);
+}
+
 static enum b2_status try_parts(struct roll *r, struct b2_err *err)
 {
-    struct progress pr = cli_progress(&r->env.common, "rollback", r->by,
-                                      (uint64_t)(r->to - r->from + 1));
-    enum b2_status rc = measure_now(&r->start, r, err);
+    int64_t n = r->to - r->from + 1;
+    struct progress pr = cli_progress(&r->env.common, "rollback", r->by, (uint64_t)n);
+    struct eval_keep *k = NULL;
+    enum b2_status rc = r->scores ? keep_open(&k, r, err) : B2_OK;
 
-    for (int64_t i = r->from; i < r->to && !rc; i++) {
-        progress_update(&pr, (uint64_t)(i - r->from + 1), r->start);
-        rollback_set(r->rb, i);
-        rc = measure_now(&r->value[i], r, err);
-        if (rc)
-            err_wrap(err, "%s restored", rollback_name(r->rb, i));
+    for (int64_t i = 0; i < n && !rc; i++) {
+        if (i >= r->n_earlier)
+            rc = try_part(r, k, i, err);
+        if (!rc)
+            progress_update(&pr, (uint64_t)i + 1, *value_at(r, i));
     }
     rollback_set(r->rb, -1);
-    if (!rc)
-        progress_update(&pr, (uint64_t)(r->to - r->from + 1), r->start);
-    return rc;
+    return eval_keep_close(k, rc, err);
 }
 
 static enum b2_status open_text(struct roll *r, struct b2_err *err)
@@ -287,6 +359,8 @@ static int parse(struct roll *r, int argc, char **argv)
          "loops: prompts of each slice. [2]"},
         {OPT_INT, 'n', "predict", "N", &r->how.max_tokens, 16, 1 << 20,
          "loops: most tokens of an answer. [128]"},
+        {OPT_STR, 0, "scores", "DIR", &r->scores, 0, 0,
+         "Keep every part's value there, rollback-MODEL.ndjson; goes on with it."},
         {OPT_FLAG, 0, "exact", NULL, &r->exact, 0, 0,
          "Activations and sums in F32, for both models; slow."},
         EVAL_REPORT_OPTS(&r->report, &r->include, &r->force),

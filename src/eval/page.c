@@ -99,6 +99,26 @@ double page_at(const cJSON *list, int i)
     return cJSON_IsNumber(v) ? v->valuedouble : PAGE_NONE;
 }
 
+int page_names(const char **name, int max, const struct page *r, enum page_kind kind,
+               const char *key)
+{
+    const cJSON *e;
+    int n = 0;
+
+    for (int i = 0; i < r->n; i++) {
+        cJSON_ArrayForEach(e, page_list(r->cand[i].result[kind], key))
+        {
+            const char *word = page_word(e, "name");
+            int k = 0;
+            while (k < n && strcmp(name[k], word) != 0)
+                k++;
+            if (k == n && n < max)
+                name[n++] = word;
+        }
+    }
+    return n;
+}
+
 bool page_any(const struct page *r, enum page_kind kind)
 {
     for (int i = 0; i < r->n; i++)

@@ -45,6 +45,10 @@ const cJSON *page_list(const cJSON *j, const char *key);
 const cJSON *page_named(const cJSON *list, const char *name);
 double page_at(const cJSON *list, int i); /* a number of an array */
 
+/* The different "name"s in the lists `key` of all candidates, in their order; at most max. */
+int page_names(const char **name, int max, const struct page *r, enum page_kind kind,
+               const char *key);
+
 /* Has any candidate a result of this kind? */
 bool page_any(const struct page *r, enum page_kind kind);
 const char *page_short(const char *path); /* without folders */

@@ -53,29 +53,29 @@ static void loops_bars(struct str *out, const struct page *r)
 {
     struct page_bar bar[MAX_BARS];
     char label[MAX_BARS][WORDS], value[MAX_BARS][WORDS];
+    const char *name[MAX_BARS];
     struct page_axis axis = {1.0,  PAGE_NONE, percent_ticks, countof(percent_ticks),
                              " %", 100.0};
-    int n = 0;
+    int n = 0, n_names = page_names(name, MAX_BARS, r, PAGE_LOOPS, "slices");
 
-    for (int i = 0; i < r->n; i++) {
-        const cJSON *s;
-        cJSON_ArrayForEach(s, page_list(r->cand[i].result[PAGE_LOOPS], "slices"))
-        {
-            const cJSON *ci = page_list(s, "loop_rate_ci");
-            double base = page_num(s, "baseline_loop_rate");
-            if (n == MAX_BARS)
-                break;
-            page_label(label[n], WORDS, page_word(s, "name"), r, i);
-            if (isfinite(base))
-                snprintf(value[n], WORDS, "%.0f %% (baseline %.0f %%)",
-                         100.0 * page_num(s, "loop_rate"), 100.0 * base);
-            else
-                snprintf(value[n], WORDS, "%.0f %%", 100.0 * page_num(s, "loop_rate"));
-            bar[n] = (struct page_bar){
-                label[n],       value[n],       page_num(s, "loop_rate"),
-                page_at(ci, 0), page_at(ci, 1), i};
-            n++;
-        }
+    for (int k = 0; k < n_names * r->n && n < MAX_BARS; k++) {
+        int i = k % r->n;
+        const cJSON *s = page_named(page_list(r->cand[i].result[PAGE_LOOPS], "slices"),
+                                    name[k / r->n]);
+        const cJSON *ci = page_list(s, "loop_rate_ci");
+        double rate = page_num(s, "loop_rate"),
+               base = page_num(s, "baseline_loop_rate");
+        if (!s)
+            continue;
+        page_label(label[n], WORDS, name[k / r->n], r, i);
+        if (isfinite(base))
+            snprintf(value[n], WORDS, "%.0f %% (baseline %.0f %%)", 100.0 * rate,
+                     100.0 * base);
+        else
+            snprintf(value[n], WORDS, "%.0f %%", 100.0 * rate);
+        bar[n] = (struct page_bar){label[n],       value[n],       rate,
+                                   page_at(ci, 0), page_at(ci, 1), i};
+        n++;
     }
     if (n > 0)
         page_bars(out, "answers that loop", bar, n, &axis);

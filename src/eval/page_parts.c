@@ -30,11 +30,20 @@ static double best_decode(const cJSON *speed)
 }
 
 /* What a column of the overview says of a candidate; nothing: not measured. */
-enum column { COL_SIZE, COL_WORST, COL_MEAN, COL_KLD, COL_TOP, COL_LOOPS, COL_SPEED };
+enum column {
+    COL_SIZE,
+    COL_WORST,
+    COL_MEAN,
+    COL_KLD,
+    COL_TOP,
+    COL_PPL,
+    COL_LOOPS,
+    COL_SPEED
+};
 
 static const char *const column_names[] = {
-    "size",          "worst task",        "mean kept", "KL, nat",
-    "same top word", "answers that loop", "tokens/s"};
+    "size",          "worst task", "mean kept",         "KL, nat",
+    "same top word", "perplexity", "answers that loop", "tokens/s"};
 
 static void put_share(struct str *out, double v)
 {
@@ -70,7 +79,7 @@ static void put_column(struct str *out, const struct page_cand *c, enum column k
     else if (k == COL_LOOPS)
         put_share(out, page_num(c->result[PAGE_LOOPS], "loop_rate"));
     else if (k != COL_SIZE && isfinite(v))
-        page_number(out, v, k == COL_KLD ? 4 : 1);
+        page_number(out, v, k == COL_KLD ? 4 : k == COL_PPL ? 3 : 1);
 }
 
 /* Columns that say nothing of any candidate are left out. */
@@ -329,30 +338,16 @@ static int add_region(struct page_bar *bar, struct bar_words *words, int n,
     return n;
 }
 
-/* Was the region named by an earlier candidate? */
-static bool seen(const struct page *r, int before, const char *name)
-{
-    for (int i = 0; i < before; i++)
-        if (page_named(page_list(r->cand[i].result[PAGE_KLD], "regions"), name))
-            return true;
-    return false;
-}
-
 static void region_bars(struct str *out, const struct page *r)
 {
     struct page_bar bar[MAX_BARS];
     struct bar_words words[MAX_BARS];
+    const char *name[MAX_BARS];
     double most = 0.0, ticks[3];
-    int n = 0;
+    int n = 0, n_names = page_names(name, MAX_BARS, r, PAGE_KLD, "regions");
 
-    for (int i = 0; i < r->n; i++) {
-        const cJSON *g;
-        cJSON_ArrayForEach(g, page_list(r->cand[i].result[PAGE_KLD], "regions"))
-        {
-            if (!seen(r, i, page_word(g, "name")))
-                n = add_region(bar, words, n, r, page_word(g, "name"));
-        }
-    }
+    for (int i = 0; i < n_names; i++)
+        n = add_region(bar, words, n, r, name[i]);
     for (int i = 0; i < n; i++)
         most = fmax(most, fmax(bar[i].at, isfinite(bar[i].high) ? bar[i].high : 0));
     most = page_round_up(most);

@@ -291,6 +291,21 @@ def test_rollback():
         check(name + " restored", abs(part["kld"] - want) < 1e-5, part, want)
         more = os.path.getsize(path) - os.path.getsize(Q4)
         check(name + " bytes", abs(part["bytes_more"] - more) < 4096, part, more)
+    # Interrupted after some parts, it goes on to the same values and the same bytes.
+    scores = os.path.join(TMP, "rollback")
+    kept = os.path.join(scores, "rollback-q4.gguf.ndjson")
+    args = ("rollback", "-m", Q4, "--baseline", MODEL, "--text", STORY, "--ctx", "64", "--chunks", "3",
+            "--scores", scores)
+    for cut in (None, 3):
+        again = result(*args)
+        check("kept values", again["layers"] == j["layers"] and again["classes"] == j["classes"])
+        with open(kept, "rb") as f:
+            data = f.read()
+        check("its lines", cut is None or data == whole, data[-200:])
+        whole = data
+        with open(kept, "wb") as f:
+            f.write(data[:len(data) * 2 // 3])
+    refused("other settings of rollback", 1, "other settings", *args, "--parts", "layers")
     parts = [p for p in j["layers"] + j["classes"] if p["gain_per_mb"] is not None]
     check("best by the byte", j["best"] == max(parts, key=lambda p: p["gain_per_mb"])["name"])
     loops = result("rollback", "-m", Q4, "--baseline", MODEL, "--by", "loops", "--parts", "classes",
@@ -303,8 +318,22 @@ def test_rollback():
 def test_blind():
     html_path, key = os.path.join(TMP, "blind.html"), os.path.join(TMP, "key.json")
     args = ("blind", "-m", Q4, "--baseline", MODEL, "--limit", "3", "-n", "16")
-    done = run(*args, "-o", html_path, "--key", key)
+    scores = os.path.join(TMP, "blind")
+    done = run(*args, "-o", html_path, "--key", key, "--scores", scores)
     check("page made", done.returncode == 0, done.stderr)
+    with open(html_path, "rb") as f:
+        first = f.read()
+    kept = os.path.join(scores, "blind-q4.gguf.ndjson")
+    with open(kept, "rb") as f:
+        data = f.read()
+    with open(kept, "wb") as f:
+        f.write(data[:len(data) // 2])
+    refused("an existing page of blind", 1, "--force", *args, "-o", html_path, "--key", key)
+    os.remove(html_path)
+    os.remove(key)
+    run(*args, "-o", html_path, "--key", key, "--scores", scores)
+    with open(html_path, "rb") as f:
+        check("goes on to the same page", f.read() == first)
     p = page(html_path)
     check("the page does not tell", "gguf" not in p.text and "model" not in p.text.replace(
         "Two models", ""), p.text[:200])
@@ -343,6 +372,11 @@ def test_speed_and_report():
     check("report", done.returncode == 0, done.stderr)
     p = page(out)
     check("both stand there", "Memory by part" in p.text and "q4.gguf" in p.text)
+    task = run("task", "-m", MODEL, "--tasks", os.path.join(TMP, "own.csv"), "--json", "-q",
+               "--report", os.path.join(TMP, "task.html"), "--include", files[0])
+    check("page of a task", task.returncode == 0, task.stderr)
+    p = page(os.path.join(TMP, "task.html"))
+    check("it has both", "Tasks" in p.text and "Speed" in p.text)
     refused("an existing page", 1, "--force", "report", *files, "-o", out)
     refused("no result", 1, "no known measure", "report", os.path.join(TMP, "key.json"), "-o",
             out + "2")
