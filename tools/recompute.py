@@ -15,7 +15,6 @@ import os
 import random
 import sys
 
-DRAWS = 1000
 bad = []
 
 
@@ -33,7 +32,7 @@ def quantile(x, p):
 def interval(num, den):
     """95 % of sum(num) / sum(den) over items (or clusters) drawn with replacement."""
     pairs, draws, rng = list(zip(num, den)), [], random.Random(1)
-    while len(draws) < DRAWS:
+    while len(draws) < (1000 if len(pairs) > 50 else 8000):  # few make a coarse distribution
         pick = rng.choices(pairs, k=len(pairs))
         below = sum(d for _, d in pick)
         if below > 0:

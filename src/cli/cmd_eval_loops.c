@@ -284,9 +284,11 @@ static enum b2_status run_candidate(struct loops *l, const char *path,
     struct eval_side side = {0};
     struct loops_answer *a = room(l);
     cJSON *j = NULL;
-    enum b2_status rc = a ? eval_loops_run(a, &side, &l->env, path, &l->params, err)
-                          : err_set(err, B2_ENOMEM, "out of memory");
+    enum b2_status rc;
 
+    if (!a)
+        return err_set(err, B2_ENOMEM, "out of memory");
+    rc = eval_loops_run(a, &side, &l->env, path, &l->params, err);
     if (!rc)
         rc = make_json(&j, l, a, &side, err);
     if (!rc) {

@@ -194,8 +194,11 @@ static enum b2_status compare(struct ret *q, const struct eval_scores *cand,
     enum b2_status rc = B2_OK;
     int n = 0;
 
-    if (!a || !b)
-        rc = err_set(err, B2_ENOMEM, "out of memory");
+    if (!a || !b) {
+        mem_free(a);
+        mem_free(b);
+        return err_set(err, B2_ENOMEM, "out of memory");
+    }
     for (int i = 0; i < q->base.n && !rc; i++) {
         const struct item_set *other = eval_scores_find(cand, q->base.set[i].task);
         if (!other) {

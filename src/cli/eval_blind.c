@@ -196,8 +196,10 @@ enum b2_status blind_read(char **votes, bool **model_left, int64_t *n,
                        "the votes are not of the page that this key belongs to");
     *votes = mem_calloc((size_t)count + 1, 1);
     *model_left = mem_calloc((size_t)count + 1, sizeof **model_left);
-    if (!*votes || !*model_left)
-        rc = err_set(err, B2_ENOMEM, "out of memory");
+    if (!*votes || !*model_left) {
+        err_set(err, B2_ENOMEM, "out of memory");
+        rc = B2_ENOMEM;
+    }
     for (int i = 0; i < count && !rc; i++) {
         const char *left = word(cJSON_GetArrayItem(pairs, i), "left");
         (*votes)[i] = vote_of(cJSON_GetArrayItem(list, i));

@@ -32,8 +32,10 @@ enum b2_status kld_report_make(struct kld_report *out, const struct fidelity *f,
     r.region = mem_calloc(most, sizeof *r.region);
     r.name = mem_calloc(most, sizeof *r.name);
     r.documents = mem_calloc(most, sizeof *r.documents);
-    if (!r.region || !r.name || !r.documents)
-        rc = err_set(err, B2_ENOMEM, "out of memory");
+    if (!r.region || !r.name || !r.documents) {
+        err_set(err, B2_ENOMEM, "out of memory");
+        rc = B2_ENOMEM;
+    }
     for (int64_t i = 0, next = 0; !rc && i < f->n_texts; i = next) {
         int64_t n = rows_of_region(f, i, &next);
         r.name[r.n_regions] = f->text[i].region;

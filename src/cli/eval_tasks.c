@@ -146,8 +146,10 @@ enum b2_status eval_tasks_run(struct eval_scores *out, struct eval_tasks *t,
     if (!rc) {
         s.model_bytes = modelfile_bytes(a.side.model->mf);
         s.set = mem_calloc((size_t)a.n + 1, sizeof *s.set);
-        if (!s.set)
-            rc = err_set(err, B2_ENOMEM, "out of memory");
+        if (!s.set) {
+            err_set(err, B2_ENOMEM, "out of memory");
+            rc = B2_ENOMEM;
+        }
     }
     for (int i = 0; i < a.n && !rc; i++)
         rc = ask(&a, &s.set[s.n++], path, a.task[i], err);

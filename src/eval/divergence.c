@@ -142,7 +142,7 @@ static enum b2_status score_row(struct walk *w, struct divergence_row *out, int6
     }
     if (w->base.s)
         rc = score_base(w, out, row, target, xc, xc ? &c : NULL, err);
-    else if (w->p->stored)
+    else if (w->p->stored && xc)
         rc = score_stored(w, out, out->pos - win->score_from, xc, &c, err);
     if (rc)
         return rc;
@@ -190,7 +190,7 @@ static enum b2_status walk_window(struct walk *w, int64_t i, struct b2_err *err)
             struct divergence_row row = {.window = i, .pos = at + k};
             rc = score_row(w, &row, k, win, err);
             if (rc)
-                err_wrap(err, "position %lld", (long long)(at + k));
+                err_wrap(err, "position %lld", (long long)at + (long long)k);
         }
         w->done += (uint64_t)n;
         if (!rc)
@@ -207,6 +207,8 @@ enum b2_status divergence_run(const struct divergence_walk *p, struct b2_err *er
     if (!rc)
         rc = walker_init(&w.base, p->base, p->text, err);
     w.vocab = max_i64(w.cand.vocab, w.base.vocab);
+    if (!rc && w.vocab == 0)
+        return err_set(err, B2_EARG, "no model to walk with");
     if (!rc && w.cand.s && w.base.s && w.cand.vocab != w.base.vocab)
         rc = err_set(err, B2_EARG,
                      "the model has %lld tokens in its vocabulary, the baseline %lld: "

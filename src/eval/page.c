@@ -63,7 +63,7 @@ double page_num(const cJSON *j, const char *key)
 {
     const cJSON *v = cJSON_GetObjectItemCaseSensitive(j, key);
 
-    return cJSON_IsNumber(v) ? v->valuedouble : PAGE_NONE;
+    return v && cJSON_IsNumber(v) ? v->valuedouble : PAGE_NONE;
 }
 
 const char *page_word(const cJSON *j, const char *key)

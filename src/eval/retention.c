@@ -31,7 +31,7 @@ static int by_id(const void *x, const void *y)
 /* The items of a set in the order of their ids. NULL: out of memory. */
 static const struct item **sorted(const struct item_set *s)
 {
-    const struct item **p = mem_calloc((size_t)s->n, sizeof(const struct item *));
+    const struct item **p = mem_calloc((size_t)s->n, sizeof(void *));
 
     for (int64_t i = 0; p && i < s->n; i++)
         p[i] = &s->item[i];
@@ -248,8 +248,10 @@ enum b2_status retention_make(struct retention *out, const struct item_set *base
     enum b2_status rc = B2_OK;
 
     r.task = mem_calloc((size_t)n + 1, sizeof *r.task);
-    if (!draws || !r.task)
-        rc = err_set(err, B2_ENOMEM, "out of memory");
+    if (!draws || !r.task) {
+        err_set(err, B2_ENOMEM, "out of memory");
+        rc = B2_ENOMEM;
+    }
     for (int i = 0; i < n && !rc; i++)
         rc = make_task(&r.task[i], &baseline[i], &candidate[i], seed, draws, err);
     if (!rc) {
