@@ -11,18 +11,25 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The classes of a layer's matrices; one that a model has not is never a part. */
+/* The classes of a layer's matrices by their GGUF names, those of a recurrent layer's
+ * part behind; one that a model has not is never a part. */
 static const struct {
     const char *name;
+    bool delta; /* in struct delta_weights */
     size_t offset;
 } classes[] = {
-    {"attn_q", offsetof(struct layer_weights, q)},
-    {"attn_k", offsetof(struct layer_weights, k)},
-    {"attn_v", offsetof(struct layer_weights, v)},
-    {"attn_output", offsetof(struct layer_weights, o)},
-    {"ffn_gate", offsetof(struct layer_weights, gate)},
-    {"ffn_up", offsetof(struct layer_weights, up)},
-    {"ffn_down", offsetof(struct layer_weights, down)},
+    {"attn_q", false, offsetof(struct layer_weights, q)},
+    {"attn_k", false, offsetof(struct layer_weights, k)},
+    {"attn_v", false, offsetof(struct layer_weights, v)},
+    {"attn_output", false, offsetof(struct layer_weights, o)},
+    {"ffn_gate", false, offsetof(struct layer_weights, gate)},
+    {"ffn_up", false, offsetof(struct layer_weights, up)},
+    {"ffn_down", false, offsetof(struct layer_weights, down)},
+    {"attn_qkv", true, offsetof(struct delta_weights, qkv)},
+    {"attn_gate", true, offsetof(struct delta_weights, z)},
+    {"ssm_alpha", true, offsetof(struct delta_weights, alpha)},
+    {"ssm_beta", true, offsetof(struct delta_weights, beta)},
+    {"ssm_out", true, offsetof(struct delta_weights, out)},
 };
 
 enum { NAME_BYTES = 24 };
@@ -31,20 +38,25 @@ struct rollback {
     struct model *cand;
     const struct model *base;
     struct layer_weights *own; /* [n_layers] the candidate's */
+    struct delta_weights
+        *delta; /* [n_layers] recurrent parts with one class exchanged */
     struct weight own_embd, own_head;
     char (*name)[NAME_BYTES];           /* [n_layers + classes] */
     int of_class[countof(classes) + 2]; /* index in classes; -1 embedding, -2 head */
     int64_t n_layers, n_classes;
 };
 
-static struct weight *matrix(struct layer_weights *l, int c)
-{
-    return (struct weight *)(void *)((char *)l + classes[c].offset);
-}
+static const struct weight no_weight;
 
-static const struct weight *matrix_const(const struct layer_weights *l, int c)
+/* The matrix of class c in a layer; an empty one where the layer has none. */
+static const struct weight *matrix(const struct layer_weights *l, int c)
 {
-    return (const struct weight *)(const void *)((const char *)l + classes[c].offset);
+    const void *base = classes[c].delta ? (const void *)l->delta : l;
+
+    if (!base)
+        return &no_weight;
+    return (const struct weight *)(const void *)((const char *)base +
+                                                 classes[c].offset);
 }
 
 static bool same_shape(const struct weight *a, const struct weight *b)
@@ -60,8 +72,7 @@ static enum b2_status compare(const struct model *a, const struct model *b,
 
     for (int64_t i = 0; same && i < a->hp.n_layers; i++)
         for (int c = 0; same && c < (int)countof(classes); c++)
-            same = same_shape(matrix_const(&a->layers[i], c),
-                              matrix_const(&b->layers[i], c));
+            same = same_shape(matrix(&a->layers[i], c), matrix(&b->layers[i], c));
     if (!same)
         return err_set(err, B2_EARG,
                        "model and baseline differ in layers or shapes: rollback needs "
@@ -109,9 +120,11 @@ enum b2_status rollback_new(struct rollback **out, struct model *candidate,
                            .own_embd = candidate->embd,
                            .own_head = candidate->head};
     r->own = mem_dup(candidate->layers, n * sizeof *r->own);
+    r->delta = mem_calloc(n, sizeof *r->delta);
     r->name = mem_calloc(n + countof(classes) + 2, NAME_BYTES);
-    if (!r->own || !r->name) {
+    if (!r->own || !r->delta || !r->name) {
         mem_free(r->own);
+        mem_free(r->delta);
         mem_free(r->name);
         mem_free(r);
         return err_set(err, B2_ENOMEM, "out of memory");
@@ -127,6 +140,7 @@ void rollback_free(struct rollback *r)
         return;
     rollback_set(r, -1);
     mem_free(r->own);
+    mem_free(r->delta);
     mem_free(r->name);
     mem_free(r);
 }
@@ -153,8 +167,8 @@ static int64_t weight_bytes(const struct weight *w)
 
 static int64_t more_bytes(const struct rollback *r, int64_t layer, int c)
 {
-    return weight_bytes(matrix_const(&r->base->layers[layer], c)) -
-           weight_bytes(matrix_const(&r->own[layer], c));
+    return weight_bytes(matrix(&r->base->layers[layer], c)) -
+           weight_bytes(matrix(&r->own[layer], c));
 }
 
 int64_t rollback_bytes(const struct rollback *r, int64_t part)
@@ -176,6 +190,23 @@ int64_t rollback_bytes(const struct rollback *r, int64_t part)
     return sum;
 }
 
+/* Puts the baseline's matrix of class c into layer i. */
+static void exchange(struct rollback *r, int64_t i, int c)
+{
+    struct layer_weights *l = &r->cand->layers[i];
+    void *base = l;
+
+    if (classes[c].delta) {
+        if (!l->delta)
+            return;
+        r->delta[i] = *l->delta;
+        l->delta = &r->delta[i];
+        base = &r->delta[i];
+    }
+    *(struct weight *)(void *)((char *)base + classes[c].offset) =
+        *matrix(&r->base->layers[i], c);
+}
+
 void rollback_set(struct rollback *r, int64_t part)
 {
     struct model *m = r->cand;
@@ -191,7 +222,7 @@ void rollback_set(struct rollback *r, int64_t part)
     }
     int which = r->of_class[part - r->n_layers];
     for (int64_t i = 0; i < r->n_layers && which >= 0; i++)
-        *matrix(&m->layers[i], which) = *matrix_const(&r->base->layers[i], which);
+        exchange(r, i, which);
     if (which == -1)
         m->embd = r->base->embd;
     if (which == -2 || (which == -1 && m->tied))

@@ -311,6 +311,16 @@ def test_rollback():
     loops = result("rollback", "-m", Q4, "--baseline", MODEL, "--by", "loops", "--parts", "classes",
                    "--limit", "1", "-n", "16")
     check("by loops", loops["by"] == "loops" and not loops["layers"] and loops["classes"])
+    # A recurrent model of which one class alone was rounded: that class gives all back.
+    recurrent, path = os.path.join(GOLDEN, "arch", "qwen35"), os.path.join(TMP, "q35.gguf")
+    subprocess.run([PROGRAM, "export", recurrent, "--format", "gguf-q8_0", "--lossy", "--only",
+                    "blk.*.ssm_out.weight", "-o", path, "--quiet"], check=True,
+                   stdout=subprocess.DEVNULL)
+    j = result("rollback", "-m", path, "--baseline", recurrent, "--text", STORY, "--ctx", "32",
+               "--chunks", "2", "--exact")
+    left = {c["name"]: c["kld"] for c in j["classes"]}
+    check("a class of recurrent layers", j["best"].startswith("blk.") and left["ssm_out"] < 1e-7 and
+          abs(left["attn_qkv"] - j["kld"]) < 1e-12 and j["kld"] > 1e-5, j)
     refused("another shape", 1, "differ in layers", "rollback", "-m", Q4, "--baseline",
             os.path.join(GOLDEN, "arch", "llama-linear"), "--text", STORY)
 
