@@ -29,7 +29,8 @@ void bootstrap_draws(double *out, int64_t reps, const double *num, const double 
         for (int try = 0; try < REDRAWS && !(b > 0.0); try++) {
             a = b = 0.0;
             for (int64_t i = 0; i < n; i++) {
-                uint64_t at = rng_below(rng, (uint64_t)n);
+                /* 32 random bits times n: no division; a bias below n / 2^32 */
+                uint64_t at = (rng_u64(rng) >> 32) * (uint64_t)n >> 32;
                 a += num[at];
                 b += den[at];
             }

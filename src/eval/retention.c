@@ -169,8 +169,12 @@ static enum b2_status figures(struct retention_task *t, const struct pairs *p,
     for (int64_t i = 0; i < reps && !t->at_chance; i++)
         means[i] += draws[i];
     t->ci = bootstrap_interval(draws, reps, 0.95);
-    draw(draws, p, t->chance, draws + reps, seed);
-    t->corrected_ci = bootstrap_interval(draws, reps, 0.95);
+    if (t->chance != 0.0) {
+        draw(draws, p, t->chance, draws + reps, seed);
+        t->corrected_ci = bootstrap_interval(draws, reps, 0.95);
+    } else {
+        t->corrected_ci = t->ci;
+    }
     double half = (t->ci.high - t->ci.low) / 2.0 / RETENTION_CLAIM;
     t->n_needed =
         max_i64(half > 0.0 ? 1 : p->n, (int64_t)ceil((double)p->n * half * half));
