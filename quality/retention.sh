@@ -32,9 +32,8 @@ for name in "${recipes[@]}"; do
     files+=(-m "$work/$name.gguf")
 done
 began=$SECONDS
-rm -f "$work/retention.html" # the page of an earlier run
 "$bonsai2" eval retention --baseline "$model" "${files[@]}" --tasks "$tasks" --limit "$limit" \
-    --data "$data" --scores "$work/scores-$limit" --report "$work/retention.html" \
+    --data "$data" --scores "$work/scores-$limit" --report "$work/retention.html" --force \
     --json >"$work/retention.json"
 python3 - "$work/retention.json" "$model" $((SECONDS - began)) >>"$csv" <<'PY'
 import csv, datetime, json, os, sys

@@ -21,7 +21,7 @@ struct blind_cmd {
     const char *model, *baseline, *prompt_file, *page, *key, *votes, *report, *scores;
     int64_t limit;
     struct eval_answering how;
-    bool exact, force;
+    bool exact, anew, force;
     struct eval_prompts prompts;
     struct blind b;
     cJSON *head; /* models and conditions: of the key, then of the result */
@@ -84,7 +84,7 @@ static enum b2_status keep_open(struct eval_keep **out, struct answering *a,
     cJSON_AddBoolToObject(head, "exact", c->exact);
     str_printf(&name, "blind-%s.ndjson", eval_name(side->path));
     rc = eval_keep_open(out, c->scores, str_ok(&name) ? name.data : "blind.ndjson",
-                        head, c->force, take_answer, a, err);
+                        head, c->anew, take_answer, a, err);
     str_free(&name);
     return rc;
 }
@@ -347,6 +347,7 @@ static int parse(struct blind_cmd *c, int argc, char **argv)
          "Keep all answers there, blind-MODEL.ndjson; goes on with it."},
         {OPT_FLAG, 0, "exact", NULL, &c->exact, 0, 0,
          "Activations and sums in F32; slow."},
+        EVAL_ANEW_OPT(&c->anew),
         EVAL_REPORT_OPTS(&c->report, &c->include, &c->force),
         CLI_COMMON_OPTS(&c->env.common),
         {.kind = OPT_END},

@@ -14,6 +14,7 @@ struct loops {
     struct opt_list models, include;
     const char *baseline, *prompt_file, *report;
     int64_t limit;
+    bool force;
     struct eval_loops_params params;
     struct eval_prompts prompts;
     struct loops_answer *base; /* [prompts samples], NULL: no baseline */
@@ -303,7 +304,7 @@ static enum b2_status run_candidate(struct loops *l, const char *path,
 
 static enum b2_status measure(struct loops *l, struct b2_err *err)
 {
-    enum b2_status rc = eval_check_report(l->report, l->params.force, err);
+    enum b2_status rc = eval_check_report(l->report, l->force, err);
 
     l->params.how.seed = (uint64_t)l->env.common.seed;
     l->params.prompts = &l->prompts;
@@ -343,7 +344,8 @@ static int parse(struct loops *l, int argc, char **argv)
          "Activations and sums in F32; slow."},
         {OPT_STR, 0, "scores", "DIR", &p->scores, 0, 0,
          "Keep all answers there, loops-MODEL.ndjson; goes on with it."},
-        EVAL_REPORT_OPTS(&l->report, &l->include, &p->force),
+        EVAL_ANEW_OPT(&p->anew),
+        EVAL_REPORT_OPTS(&l->report, &l->include, &l->force),
         CLI_COMMON_OPTS(&l->env.common),
         {.kind = OPT_END},
     };
@@ -372,7 +374,7 @@ int cmd_eval_loops(int argc, char **argv)
         code = cli_report_error(&err);
     else
         code = eval_finish(&l.env.common, eval_join("loops", &l.results), l.report,
-                           &l.include, l.params.force);
+                           &l.include, l.force);
     cJSON_Delete(l.results);
     mem_free(l.base);
     eval_prompts_free(&l.prompts);

@@ -22,7 +22,7 @@ struct roll {
     struct eval_texts window; /* ctx, chunks, convention */
     int64_t limit;
     struct eval_answering how;
-    bool exact, force;
+    bool exact, anew, force;
 
     struct eval_side cand, base;
     struct textset set;
@@ -120,7 +120,7 @@ static enum b2_status keep_open(struct eval_keep **out, struct roll *r,
 
     str_printf(&name, "rollback-%s.ndjson", eval_name(r->model));
     rc = str_ok(&name) ? eval_keep_open(out, r->scores, name.data, settings_json(r),
-                                        r->force, take_value, r, err)
+                                        r->anew, take_value, r, err)
                        : err_set(err, B2_ENOMEM, "out of memory");
     str_free(&name);
     return rc;
@@ -363,6 +363,7 @@ static int parse(struct roll *r, int argc, char **argv)
          "Keep every part's value there, rollback-MODEL.ndjson; goes on with it."},
         {OPT_FLAG, 0, "exact", NULL, &r->exact, 0, 0,
          "Activations and sums in F32, for both models; slow."},
+        EVAL_ANEW_OPT(&r->anew),
         EVAL_REPORT_OPTS(&r->report, &r->include, &r->force),
         CLI_COMMON_OPTS(&r->env.common),
         {.kind = OPT_END},

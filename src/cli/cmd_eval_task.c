@@ -35,7 +35,7 @@ struct evaluation {
     struct opt_list include;
     int64_t limit, shots, samples, max_tokens, ctx;
     double temperature;
-    bool chat, exact, allow_code, force, list;
+    bool chat, exact, allow_code, anew, force, list;
 
     struct log log;
     struct pool *pool;
@@ -88,6 +88,7 @@ static int parse(struct evaluation *e, int argc, char **argv)
         {OPT_FLAG, 0, "exact", NULL, &e->exact, 0, 0,
          "Activations and sums in F32: slow, the yardstick."},
         {OPT_FLAG, 0, "list", NULL, &e->list, 0, 0, "List the tasks there are."},
+        EVAL_ANEW_OPT(&e->anew),
         EVAL_REPORT_OPTS(&e->report, &e->include, &e->force),
         CLI_COMMON_OPTS(&e->common),
         {.kind = OPT_END},
@@ -185,7 +186,7 @@ static struct task_run_params run_params(const struct evaluation *e,
                                     .max_tokens = e->max_tokens,
                                     .allow_code = e->allow_code,
                                     .scores = x->scores,
-                                    .force = e->force};
+                                    .force = e->anew};
 }
 
 /* The context that the longest item of all tasks needs. */

@@ -96,7 +96,11 @@ enum b2_status eval_write_report(const char *path, struct cJSON *list,
     {OPT_LIST, 0, "include", "FILE", more, 0, 0,                                       \
      "Put this earlier result (--json) on the page too; may be repeated."},            \
     {OPT_FLAG, 'f', "force", NULL, force, 0, 0,                                        \
-     "Replace existing output files; begin kept scores anew."}
+     "Replace existing output files."}
+/* For measures that keep scores and go on with them. */
+#define EVAL_ANEW_OPT(flag)                                                            \
+    {OPT_FLAG, 0, "anew", NULL, flag, 0, 0,                                            \
+     "Begin kept scores anew instead of going on with them."}
 /* clang-format on */
 
 #endif

@@ -56,7 +56,7 @@ static enum b2_status take_old(size_t *kept, const char *path, const char *head,
         (size <= n_head || memcmp(text, head, n_head) != 0 || text[n_head] != '\n'))
         rc = err_set(err, B2_EEXIST,
                      "%s: is of another model or other settings: give another --scores "
-                     "folder, or --force to begin anew",
+                     "folder, or --anew",
                      path);
     *kept = rc || size == 0 ? 0 : n_head + 1;
     for (int64_t i = 1; !rc && more && *kept < size; i++) {
@@ -79,14 +79,14 @@ static enum b2_status take_old(size_t *kept, const char *path, const char *head,
 }
 
 static enum b2_status open_at(struct eval_keep *k, const char *path, cJSON *head,
-                              bool force, bool (*line)(void *ctx, const cJSON *json),
+                              bool anew, bool (*line)(void *ctx, const cJSON *json),
                               void *ctx, struct b2_err *err)
 {
     char *text = cJSON_PrintUnformatted(head);
     size_t kept = 0;
     enum b2_status rc = text ? B2_OK : no_memory(err);
 
-    if (!rc && !force && file_exists(path))
+    if (!rc && !anew && file_exists(path))
         rc = take_old(&kept, path, text, line, ctx, err);
     if (!rc)
         rc = file_append_open(&k->out, path, kept, err);
@@ -100,7 +100,7 @@ static enum b2_status open_at(struct eval_keep *k, const char *path, cJSON *head
 }
 
 enum b2_status eval_keep_open(struct eval_keep **out, const char *folder,
-                              const char *name, cJSON *head, bool force,
+                              const char *name, cJSON *head, bool anew,
                               bool (*line)(void *ctx, const cJSON *json), void *ctx,
                               struct b2_err *err)
 {
@@ -113,7 +113,7 @@ enum b2_status eval_keep_open(struct eval_keep **out, const char *folder,
     if (rc)
         cJSON_Delete(head);
     else
-        rc = open_at(k, path.data, head, force, line, ctx, err);
+        rc = open_at(k, path.data, head, anew, line, ctx, err);
     str_free(&path);
     if (rc)
         return k ? eval_keep_close(k, rc, err) : rc;

@@ -14,9 +14,9 @@ struct eval_keep;
 
 /* Opens FOLDER/NAME (the folder is made) and gives every earlier line to line(ctx, json),
  * until it returns false: then the rest is thrown away. head (taken): the settings.
- * B2_EEXIST: the file is of other settings, unless force, which begins it anew. */
+ * B2_EEXIST: the file is of other settings, unless anew, which begins it again. */
 enum b2_status eval_keep_open(struct eval_keep **out, const char *folder,
-                              const char *name, struct cJSON *head, bool force,
+                              const char *name, struct cJSON *head, bool anew,
                               bool (*line)(void *ctx, const struct cJSON *json),
                               void *ctx, struct b2_err *err) NODISCARD;
 /* Writes a line (json taken). k NULL: nothing is kept, B2_OK. */

@@ -87,7 +87,7 @@ static enum b2_status keep_open(struct eval_keep **out, struct earlier *e,
 
     str_printf(&name, "loops-%s.ndjson", eval_name(side->path));
     rc = str_ok(&name) ? eval_keep_open(out, p->scores, name.data, head_json(side, p),
-                                        p->force, take_answer, e, err)
+                                        p->anew, take_answer, e, err)
                        : err_set(err, B2_ENOMEM, "out of memory");
     str_free(&name);
     return rc;

@@ -11,7 +11,7 @@ struct eval_loops_params {
     struct eval_answering how;
     int64_t samples;    /* answers to each prompt, seeds how.seed, +1, … */
     const char *scores; /* folder that keeps loops-MODEL.ndjson; NULL: none */
-    bool exact, force;
+    bool exact, anew;
 };
 
 /* Answers in the order of prompts, samples of one prompt together; [prompts->n samples]. */

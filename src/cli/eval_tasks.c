@@ -62,7 +62,7 @@ static struct task_run_params params_of(const struct asking *a, const char *path
                                     .seed = (uint64_t)t->env.common.seed,
                                     .max_tokens = t->max_tokens,
                                     .allow_code = t->allow_code,
-                                    .force = t->force};
+                                    .force = t->anew};
 }
 
 /* A session that holds the longest item, as far as the model was trained. */

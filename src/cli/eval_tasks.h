@@ -12,7 +12,9 @@ struct eval_tasks {
     const char *data_dir, *task_dir, *scores;
     int64_t limit, shots, samples, max_tokens;
     double temperature;
-    bool chat, exact, allow_code, force;
+    bool chat, exact, allow_code;
+    bool anew;  /* kept scores */
+    bool force; /* an existing page is replaced */
 };
 
 #define EVAL_TASKS_DEFAULT                                                             \
@@ -45,6 +47,7 @@ struct eval_tasks {
      "Longest written answer. [what the task says]"},                                  \
     {OPT_STR, 0, "scores", "DIR", &(t)->scores, 0, 0,                                  \
      "Keep every item's score there, DIR/MODEL/TASK.jsonl; goes on with it."},         \
+    EVAL_ANEW_OPT(&(t)->anew),                                                         \
     {OPT_FLAG, 0, "exact", NULL, &(t)->exact, 0, 0,                                    \
      "Activations and sums in F32; slow."}
 /* clang-format on */

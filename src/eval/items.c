@@ -283,7 +283,7 @@ static enum b2_status take_old(struct item_set *s, size_t *kept, const char *tex
         differs = "made under other settings";
     if (differs)
         rc = err_set(err, B2_EEXIST,
-                     "holds items %s: give another --scores folder, or --force to "
+                     "holds items %s: give another --scores folder, or --anew to "
                      "begin anew",
                      differs);
     if (!rc) {

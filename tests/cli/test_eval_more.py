@@ -266,6 +266,8 @@ def test_loops():
         check("to the same bytes", f.read() == data)
     refused("other settings", 1, "other settings", "loops", "-m", Q4, "--limit", "2", "-n", "32",
             "--scores", scores)
+    anew = result("loops", "-m", Q4, "--limit", "2", "-n", "32", "--scores", scores, "--anew")
+    check("begun anew", anew["max_tokens"] == 32 and anew["n"] == 6, anew)
     prompts = os.path.join(TMP, "prompts.txt")
     with open(prompts, "w", encoding="utf-8") as f:
         f.write("# mine\ntales\tOnce upon\\na time\nOne day\n")

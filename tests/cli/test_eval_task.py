@@ -108,8 +108,8 @@ with tempfile.TemporaryDirectory() as folder:
     check("going on gives the same file", lines(path) == kept)
     refused("another run's file", 1, "other settings", "-m", MODEL, "--tasks", choice,
             "--limit", "6", "--scores", scores)
-    anew = result("--tasks", choice, "--limit", "6", "--scores", scores, "--force")
-    check("--force begins anew", anew["tasks"][0].get("n") == 6, anew)
+    anew = result("--tasks", choice, "--limit", "6", "--scores", scores, "--anew")
+    check("--anew begins anew", anew["tasks"][0].get("n") == 6, anew)
 
     sampled = result("--tasks", own, "--limit", "3", "--max-tokens", "8", "--samples", "2",
                      "--temp", "1", "--seed", "3", "--scores", os.path.join(folder, "s3"))
