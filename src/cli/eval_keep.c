@@ -50,9 +50,11 @@ static enum b2_status take_old(size_t *kept, const char *path, const char *head,
     bool more = true;
     enum b2_status rc = file_read_all(&text, &size, path, MAX_FILE, err);
 
-    if (!rc && !memchr(text ? text : "", '\n', size))
+    if (rc || !text)
+        return rc;
+    if (!memchr(text, '\n', size))
         size = 0; /* cut inside its first line: nothing to lose */
-    if (!rc && size > 0 &&
+    if (size > 0 &&
         (size <= n_head || memcmp(text, head, n_head) != 0 || text[n_head] != '\n'))
         rc = err_set(err, B2_EEXIST,
                      "%s: is of another model or other settings: give another --scores "
@@ -86,7 +88,7 @@ static enum b2_status open_at(struct eval_keep *k, const char *path, cJSON *head
     size_t kept = 0;
     enum b2_status rc = text ? B2_OK : no_memory(err);
 
-    if (!rc && !anew && file_exists(path))
+    if (!rc && text && !anew && file_exists(path))
         rc = take_old(&kept, path, text, line, ctx, err);
     if (!rc)
         rc = file_append_open(&k->out, path, kept, err);
