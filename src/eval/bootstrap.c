@@ -22,7 +22,8 @@ static double total(const double *x, int64_t n)
 void bootstrap_draws(double *out, int64_t reps, const double *num, const double *den,
                      int64_t n, struct rng *rng)
 {
-    const double whole = total(num, n) / total(den, n);
+    const double below = total(den, n);
+    const double whole = below > 0.0 ? total(num, n) / below : 0.0;
 
     for (int64_t r = 0; r < reps; r++) {
         double a = 0.0, b = 0.0;

@@ -22,7 +22,8 @@ struct interval {
 };
 
 /* Fills out [reps] with the statistic of reps draws, unsorted. A draw whose denominator
- * is not above 0 is made anew (100 tries, then it counts as the statistic of all). 1 <= n < 2^31. */
+ * is not above 0 is made anew (100 tries, then it counts as the statistic of all, or as
+ * 0 where that has none). 1 <= n < 2^31. */
 void bootstrap_draws(double *out, int64_t reps, const double *num, const double *den,
                      int64_t n, struct rng *rng);
 

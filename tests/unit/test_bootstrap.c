@@ -97,6 +97,8 @@ static void test_zero_denominator(void **state)
     (void)state;
     assert_int_equal(bootstrap_ratio(&got, num, den, 4, 1, NULL), 0);
     assert_true(got.low == 0.5 && got.high == 0.5);
+    assert_int_equal(bootstrap_ratio(&got, num, num, 3, 1, NULL), 0); /* 0 / 0 */
+    assert_true(got.low == 0.0 && got.high == 0.0);
 }
 
 static void test_mcnemar(void **state)
