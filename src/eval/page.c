@@ -96,7 +96,7 @@ double page_at(const cJSON *list, int i)
 {
     const cJSON *v = list ? cJSON_GetArrayItem(list, i) : NULL;
 
-    return cJSON_IsNumber(v) ? v->valuedouble : PAGE_NONE;
+    return v && cJSON_IsNumber(v) ? v->valuedouble : PAGE_NONE;
 }
 
 int page_names(const char **name, int max, const struct page *r, enum page_kind kind,

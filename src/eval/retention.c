@@ -36,7 +36,7 @@ static const struct item **sorted(const struct item_set *s)
     for (int64_t i = 0; p && i < s->n; i++)
         p[i] = &s->item[i];
     if (p && s->n > 1)
-        qsort(p, (size_t)s->n, sizeof *p, by_id);
+        qsort(p, (size_t)s->n, sizeof(void *), by_id);
     return p;
 }
 
