@@ -30,11 +30,12 @@ static struct session *session_of(const struct eval_side *s)
 static enum b2_status open_candidate(struct kld *k, const char *path,
                                      struct b2_err *err)
 {
+    k->cand.cache = k->cache;
     enum b2_status rc =
         eval_side_open(&k->cand, &k->env, path, k->exact, k->texts.ctx, err);
 
     if (!rc)
-        rc = eval_check_memory(&k->env, &k->cand, &k->base, k->texts.ctx, err);
+        rc = eval_check_memory(&k->env, &k->cand, &k->base, err);
     if (!rc && k->f.n_texts == 0)
         rc = eval_texts_cut(&k->f, &k->texts, k->cand.model->tok, err);
     else if (!rc && k->cut_vocab == k->cand.model->hp.vocab)
@@ -108,7 +109,7 @@ static enum b2_status save_teacher(struct kld *k, struct b2_err *err)
                                .force = k->force,
                                .log = &k->env.log};
     struct eval_cancel cancel = {session_of(&k->base), NULL};
-    enum b2_status rc = eval_check_memory(&k->env, &k->base, NULL, k->texts.ctx, err);
+    enum b2_status rc = eval_check_memory(&k->env, &k->base, NULL, err);
 
     if (!rc)
         rc = eval_texts_cut(&k->f, &k->texts, k->base.model->tok, err);
@@ -189,6 +190,11 @@ static int parse(struct kld *k, int argc, char **argv)
          "8-bit activations cost."},
         {OPT_STR, 0, "scores", "DIR", &k->scores, 0, 0,
          "Keep every position's figures there, kld-MODEL.tsv."},
+        {OPT_ENUM, 0, "cache", "f16|q8_0|q4_0", &k->cache, 0, 0,
+         "How keys and values are kept. [f16]"},
+        {OPT_ENUM, 0, "baseline-cache", "f16|q8_0|q4_0", &k->base.cache, 0, 0,
+         "The same for the baseline: with one file as both, this measures what a "
+         "smaller cache costs. [f16]"},
         EVAL_REPORT_OPTS(&k->report, &k->include, &k->force),
         CLI_COMMON_OPTS(&k->env.common),
         {.kind = OPT_END},

@@ -39,7 +39,7 @@ static enum b2_status measure(struct ppl *p, struct b2_err *err)
     if (!rc)
         rc = eval_side_open(&p->side, &p->env, p->model, p->exact, p->ctx, err);
     if (!rc)
-        rc = eval_check_memory(&p->env, &p->side, NULL, p->ctx, err);
+        rc = eval_check_memory(&p->env, &p->side, NULL, err);
     if (!rc)
         rc = eval_cut_text(&p->set, p->side.model->tok, p->text, p->convention, p->ctx,
                            p->chunks, err);
@@ -111,6 +111,8 @@ static int parse(struct ppl *p, int argc, char **argv)
          "Activations and sums in F32; slow."},
         {OPT_LIST, 0, "baseline", "FILE", &baseline, 0, 0,
          "Of kld; perplexity is of one model."},
+        {OPT_ENUM, 0, "cache", "f16|q8_0|q4_0", &p->side.cache, 0, 0,
+         "How keys and values are kept. [f16]"},
         EVAL_REPORT_OPTS(&p->report, &p->include, &p->force),
         CLI_COMMON_OPTS(&p->env.common),
         {.kind = OPT_END},

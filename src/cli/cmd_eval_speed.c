@@ -148,8 +148,8 @@ static enum b2_status measure(struct speed *s, struct b2_err *err)
     if (!rc)
         rc = eval_side_session(&s->side, &s->env, s->ctx, err);
     if (!rc)
-        rc = plan_make(&s->plan, s->side.model, s->side.be, s->ctx,
-                       session_batch(s->side.s), err);
+        rc = plan_make(&s->plan, s->side.model, s->side.be, session_cache(s->side.s),
+                       err);
     cancel.a = s->side.s;
     if (!rc)
         rc = measure_session(s, err);

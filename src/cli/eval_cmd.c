@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "cli/cache_opts.h"
 #include "eval/page.h"
 #include "format/json.h"
 
@@ -41,11 +42,13 @@ enum b2_status eval_side_model(struct eval_side *s, const struct eval_env *env,
 }
 
 static enum b2_status new_session(struct eval_side *s, int64_t ctx, uint64_t limit,
-                                  struct b2_err *err)
+                                  const struct log *log, struct b2_err *err)
 {
     struct session_params sp = {.ctx = ctx,
                                 .batch = ctx ? min_i64(ctx, EVAL_BATCH) : EVAL_BATCH,
-                                .mem_limit = limit};
+                                .mem_limit = limit,
+                                .cache = cache_word_type(s->cache ? s->cache : "f16"),
+                                .log = log};
 
     return session_new(&s->s, s->model, s->be, &sp, err);
 }
@@ -53,7 +56,7 @@ static enum b2_status new_session(struct eval_side *s, int64_t ctx, uint64_t lim
 enum b2_status eval_side_session(struct eval_side *s, const struct eval_env *env,
                                  int64_t ctx, struct b2_err *err)
 {
-    return new_session(s, ctx, env->common.mem_limit, err);
+    return new_session(s, ctx, env->common.mem_limit, &env->log, err);
 }
 
 enum b2_status eval_side_open(struct eval_side *s, const struct eval_env *env,
@@ -62,7 +65,7 @@ enum b2_status eval_side_open(struct eval_side *s, const struct eval_env *env,
 {
     enum b2_status rc = eval_side_model(s, env, path, exact, err);
 
-    return rc ? rc : new_session(s, ctx, 0, err);
+    return rc ? rc : new_session(s, ctx, 0, &env->log, err);
 }
 
 void eval_side_close(struct eval_side *s)
@@ -92,6 +95,7 @@ void eval_cancel_both(void *cancel)
 
 void eval_json_env(cJSON *j, const struct eval_env *env, const struct eval_side *s)
 {
+    cJSON_AddStringToObject(j, "cache", s->cache ? s->cache : "f16");
     cJSON_AddStringToObject(j, "kernel", backend_kernel_name(s->be));
     cJSON_AddNumberToObject(j, "threads", pool_threads(env->pool));
     cJSON_AddNumberToObject(j, "seed", (double)env->common.seed);

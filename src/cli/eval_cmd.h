@@ -35,6 +35,7 @@ void eval_env_close(struct eval_env *env); /* zeroed is fine */
 /* One model with what it takes to run it. */
 struct eval_side {
     const char *path;
+    const char *cache; /* word of --cache, set before opening; NULL: f16 */
     struct model *model;
     struct backend *be;
     struct session *s;

@@ -157,6 +157,8 @@ static void add_baseline(cJSON *j, const struct kld *k)
         cJSON_AddNumberToObject(j, "baseline_bytes",
                                 (double)modelfile_bytes(k->base.model->mf));
         cJSON_AddBoolToObject(j, "exact_baseline", backend_is_exact(k->base.be));
+        cJSON_AddStringToObject(j, "cache_baseline",
+                                k->base.cache ? k->base.cache : "f16");
         return;
     }
     cJSON_AddStringToObject(j, "baseline", teacher_file_model(t));

@@ -12,7 +12,7 @@
 struct kld {
     struct eval_env env;
     struct opt_list models, include;
-    const char *baseline, *teacher_path, *save_path, *scores, *report;
+    const char *baseline, *teacher_path, *save_path, *scores, *report, *cache;
     struct eval_texts texts;
     int64_t top_k;
     bool exact, baseline_exact, force;

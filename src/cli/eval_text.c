@@ -165,12 +165,12 @@ void eval_texts_free(struct eval_texts *t)
 }
 
 /* Bytes that one model and its share of the logits will take. */
-static enum b2_status side_bytes(uint64_t *out, const struct eval_side *s, int64_t ctx,
+static enum b2_status side_bytes(uint64_t *out, const struct eval_side *s,
                                  struct b2_err *err)
 {
     struct plan plan;
     int64_t batch = session_batch(s->s), vocab = s->model->hp.vocab;
-    enum b2_status rc = plan_make(&plan, s->model, s->be, ctx, batch, err);
+    enum b2_status rc = plan_make(&plan, s->model, s->be, session_cache(s->s), err);
 
     if (rc)
         return rc;
@@ -179,14 +179,13 @@ static enum b2_status side_bytes(uint64_t *out, const struct eval_side *s, int64
 }
 
 enum b2_status eval_check_memory(const struct eval_env *env, const struct eval_side *a,
-                                 const struct eval_side *b, int64_t ctx,
-                                 struct b2_err *err)
+                                 const struct eval_side *b, struct b2_err *err)
 {
     uint64_t cand = 0, base = 0, limit = env->common.mem_limit;
-    enum b2_status rc = a->model ? side_bytes(&cand, a, ctx, err) : B2_OK;
+    enum b2_status rc = a->model ? side_bytes(&cand, a, err) : B2_OK;
 
     if (!rc && b && b->model)
-        rc = side_bytes(&base, b, ctx, err);
+        rc = side_bytes(&base, b, err);
     if (!rc && limit > 0 && cand + base > limit)
         rc = err_set(err, B2_ENOMEM,
                      "needs %.1f MB (model %.1f, baseline %.1f), the limit is %.1f MB: "

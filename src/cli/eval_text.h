@@ -45,7 +45,7 @@ void eval_texts_free(struct eval_texts *t);
 
 /* B2_ENOMEM: model and baseline (may be NULL) need more than --mem-limit. */
 enum b2_status eval_check_memory(const struct eval_env *env, const struct eval_side *a,
-                                 const struct eval_side *b, int64_t ctx,
+                                 const struct eval_side *b,
                                  struct b2_err *err) NODISCARD;
 
 #endif

@@ -9,8 +9,6 @@ set(B2_OOM_TESTS
     test_modelfile test_parts_out test_hf
     test_utf8 test_jinja test_tok_bpe test_tok_spm test_hf_tokenizer
     test_hparams test_weights test_session test_sampler test_plan test_qwen35 test_recurrent
-    test_textset test_logprob test_divergence
-    test_hparams test_weights test_session test_sampler test_plan
     test_textset test_logprob test_divergence test_bootstrap test_loops test_retention test_teacher
     test_recipe test_ternarise test_fit test_budget test_convert test_hf_write
     test_rotation test_generate test_api test_backend test_backend_matmul)
