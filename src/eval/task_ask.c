@@ -308,7 +308,7 @@ static enum b2_status ask_choices(struct task_ask *a, const struct task *t,
 
     if (!rc)
         rc = row_gold(&a->gold, t, row, g->name, n, err);
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n && text[i]; i++) {
         a->choice[i] = text[i]; /* owned from here on */
         a->n_choices = n;
         a->n_bytes[i] = (int64_t)strlen(text[i]);

@@ -149,6 +149,8 @@ static enum b2_status add_passage(struct task_group *g, const char *text, size_t
     str_free(&json);
     if (rc)
         return rc;
+    if (!one.row)
+        return no_memory(err);
     more = mem_realloc(g->rows.row, (size_t)g->rows.n + 1, sizeof(void *));
     if (!more) {
         table_free(&one);
@@ -231,7 +233,7 @@ static enum b2_status draw_examples(const struct task *t, struct task_group *g,
     bool *mark = mem_calloc((size_t)from->n + 1, sizeof *mark);
     int64_t n = t->o.shots;
 
-    g->shot = mem_calloc((size_t)n + 1, sizeof *g->shot);
+    g->shot = mem_calloc((size_t)n + 1, sizeof(void *));
     if (!mark || !g->shot) {
         mem_free(mark);
         return no_memory(err);
@@ -292,7 +294,7 @@ static enum b2_status draw_items(struct task *t, bool *const *used, struct b2_er
     }
     draw(mark, t->n_total, n, &r);
     for (int64_t g = 0; g < t->n_groups && !rc; g++)
-        for (int64_t i = 0; i < t->group[g].rows.n && !rc; i++) {
+        for (int64_t i = 0; used[g] && i < t->group[g].rows.n && !rc; i++) {
             if (used[g][i] || !mark[at++])
                 continue;
             struct task_place_item *it = &t->item[t->n_items++];
@@ -308,19 +310,20 @@ enum b2_status task_draw(struct task *t, struct b2_err *err)
     bool **used = mem_calloc((size_t)t->n_groups + 1, sizeof *used);
     enum b2_status rc = used ? B2_OK : no_memory(err);
 
-    for (int64_t g = 0; g < t->n_groups && !rc; g++) {
+    for (int64_t g = 0; used && g < t->n_groups && !rc; g++) {
         struct task_group *group = &t->group[g];
-        used[g] = mem_calloc((size_t)group->rows.n + 1, sizeof **used);
-        if (!used[g])
+        bool *mine = mem_calloc((size_t)group->rows.n + 1, sizeof *mine);
+        used[g] = mine;
+        if (!mine)
             rc = no_memory(err);
         else if (t->o.shots > 0)
-            rc = draw_examples(t, group, used[g], err);
-        for (int64_t i = 0; i < group->rows.n && !rc; i++)
-            t->n_total += !used[g][i];
+            rc = draw_examples(t, group, mine, err);
+        for (int64_t i = 0; mine && i < group->rows.n && !rc; i++)
+            t->n_total += !mine[i];
     }
     if (!rc && t->n_total == 0)
         rc = err_set(err, B2_EARG, "the data have no rows");
-    if (!rc)
+    if (!rc && used)
         rc = draw_items(t, used, err);
     for (int64_t g = 0; used && g < t->n_groups; g++)
         mem_free(used[g]);

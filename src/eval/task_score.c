@@ -13,6 +13,7 @@
 #include "eval/logprob.h"
 #include "text/utf8.h"
 
+#include <assert.h>
 #include <string.h>
 
 enum b2_status scorer_init(struct scorer *sc, struct session *s, struct b2_err *err)
@@ -91,7 +92,7 @@ enum b2_status scorer_encode(struct tok_ids *context, struct tok_ids *cont,
     if (context->n == 0) /* white space only, and no begin token */
         return err_set(err, B2_EARG, "the prompt is white space only");
     cont->n = max_i64(cont->n - context->n, 0);
-    if (cont->n > 0)
+    if (cont->id && cont->n > 0)
         memmove(cont->id, cont->id + context->n, (size_t)cont->n * sizeof *cont->id);
     return B2_OK;
 }
@@ -114,9 +115,11 @@ static enum b2_status read_context(struct scorer *sc, const int32_t *ids, int64_
                                    struct b2_err *err)
 {
     int64_t vocab = session_model(sc->s)->hp.vocab;
+    const float *last;
     enum b2_status rc;
 
-    if (sc->context.n == n && session_pos(sc->s) >= n &&
+    assert(sc->first_row && n > 0); /* scorer_init was called */
+    if (sc->context.id && sc->context.n == n && session_pos(sc->s) >= n &&
         memcmp(sc->context.id, ids, (size_t)n * sizeof *ids) == 0) {
         if (session_rewind(sc->s, n) == n)
             return B2_OK;
@@ -126,7 +129,9 @@ static enum b2_status read_context(struct scorer *sc, const int32_t *ids, int64_
     rc = session_sync(sc->s, ids, n, NULL, err);
     if (rc)
         return rc;
-    memcpy(sc->first_row, session_logits(sc->s), (size_t)vocab * sizeof(float));
+    last = session_logits(sc->s); /* there is one after session_sync */
+    if (last)
+        memcpy(sc->first_row, last, (size_t)vocab * sizeof *last);
     if (n > sc->context.cap) {
         int32_t *more = mem_realloc(sc->context.id, (size_t)n, sizeof *more);
         if (!more)
@@ -134,6 +139,7 @@ static enum b2_status read_context(struct scorer *sc, const int32_t *ids, int64_
         sc->context.id = more;
         sc->context.cap = n;
     }
+    assert(sc->context.id);
     memcpy(sc->context.id, ids, (size_t)n * sizeof *ids);
     sc->context.n = n;
     return B2_OK;

@@ -83,7 +83,7 @@ enum b2_status gunzip(char **out, size_t *size, const void *data, size_t n,
     z.avail_in = (uInt)n;
     rc = unpack(&z, &buf, size, max_bytes, err);
     (void)inflateEnd(&z);
-    if (rc) {
+    if (rc || !buf) {
         mem_free(buf);
         return rc;
     }
