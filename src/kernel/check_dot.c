@@ -10,9 +10,10 @@
 #include <string.h>
 
 /* Row and token counts around every block size of the variants. */
-static const int64_t shapes[][2] = {{1, 1}, {2, 1}, {3, 1}, {4, 1}, {5, 1},  {9, 1},
-                                    {1, 2}, {2, 2}, {2, 3}, {3, 4}, {4, 5},  {5, 7},
-                                    {7, 8}, {4, 9}, {1, 7}, {9, 3}, {12, 13}};
+static const int64_t shapes[][2] = {
+    {1, 1}, {2, 1}, {3, 1},   {4, 1},  {5, 1},  {9, 1},   {1, 2},
+    {2, 2}, {2, 3}, {3, 4},   {4, 5},  {5, 7},  {7, 8},   {4, 9},
+    {1, 7}, {9, 3}, {12, 13}, {17, 8}, {65, 3}, {33, 17}, {3, 67}};
 
 /* Room for rows x n activations; their parts touch the ends of their areas. */
 static struct kq_act make_act(struct kcheck *t, int64_t rows, int64_t n)
@@ -117,23 +118,24 @@ struct qcase {
     float *y, *y_ref;
 };
 
-/* Scale blocks and lowest codes: every pair that a type has, and some that none has. */
+/* Scale blocks, lowest and largest codes: every set that a type has, and some more. */
 static const struct {
-    int block, low;
+    int block, low, top;
     bool min;
-} forms[] = {{16, 32, false}, {16, 4, false},  {16, 0, true},  {16, -1, false},
-             {32, -1, false}, {32, 8, false},  {32, 0, true},  {64, 1, false},
-             {128, 1, false}, {256, 1, false}, {32, -1, true}, {64, 0, true},
-             {128, 16, false}};
+} forms[] = {{16, 32, 63, false},  {16, 4, 7, false},    {16, 0, 3, true},
+             {16, -1, 255, false}, {32, -1, 255, false}, {32, 8, 15, false},
+             {32, 16, 31, false},  {32, 0, 15, true},    {32, 0, 31, true},
+             {64, 1, 3, false},    {128, 1, 3, false},   {256, 1, 3, false},
+             {32, -1, 255, true},  {64, 0, 63, true},    {128, 16, 31, false}};
 
 /* Codes in the form's range: fill 0 the lowest, 1 lowest and highest in turn. */
-static void fill_codes(struct kcheck *t, int8_t *code, size_t n, int block, int low,
+static void fill_codes(struct kcheck *t, int8_t *code, size_t n, const struct kq_mat *w,
                        int fill)
 {
-    int lo = low < 0 ? -128 : -low, hi = low < 0 ? 127 : 63 - low;
+    int lo = w->low < 0 ? -128 : -w->low, hi = w->low < 0 ? 127 : w->top - w->low;
 
-    lo = lo < -KQ_MAX_SUM / block ? -KQ_MAX_SUM / block : lo;
-    hi = hi > KQ_MAX_SUM / block ? KQ_MAX_SUM / block : hi;
+    lo = lo < -KQ_MAX_SUM / w->block ? -KQ_MAX_SUM / w->block : lo;
+    hi = hi > KQ_MAX_SUM / w->block ? KQ_MAX_SUM / w->block : hi;
     for (size_t i = 0; i < n; i++) {
         int random = lo + (int)rng_below(&t->rng, (uint64_t)(hi - lo) + 1);
         code[i] = (int8_t)(fill > 1 ? random : fill == 1 && i & 1 ? hi : lo);
@@ -151,13 +153,13 @@ static struct qcase make_qcase(struct kcheck *t, const int64_t *shape, int64_t n
     float *m = kcheck_buffer(t, rows * groups * sizeof *m);
     struct qcase c = {
         {code, scale, forms[form].min ? m : NULL, shape[0], n, (int64_t)groups,
-         forms[form].block, forms[form].low},
+         forms[form].block, forms[form].low, forms[form].top},
         make_act(t, shape[1], n),
         kcheck_buffer(t, y_bytes),
         kcheck_buffer(t, y_bytes),
     };
 
-    fill_codes(t, code, rows * cols, c.w.block, c.w.low, fill);
+    fill_codes(t, code, rows * cols, &c.w, fill);
     for (int64_t j = 0; j < shape[1]; j++) {
         kcheck_floats(t, x, n, j % 3 ? KC_NORMAL : KC_MIXED);
         for (int64_t i = 0; i < n && fill < 2; i++) /* the largest codes and factors */
@@ -165,9 +167,12 @@ static struct qcase make_qcase(struct kcheck *t, const int64_t *shape, int64_t n
         t->ref.act_quant(&c.x, j, x);
     }
     kcheck_floats(t, scale, (int64_t)(rows * groups), fill ? KC_MIXED : KC_NORMAL);
-    for (size_t g = 0; g < rows * groups; g++) /* columns of a block share it */
-        scale[g] = scale[g - g % groups % ((size_t)c.w.block / KQ_GROUP)];
     kcheck_floats(t, m, (int64_t)(rows * groups), fill ? KC_MIXED : KC_NORMAL);
+    for (size_t g = 0; g < rows * groups; g++) { /* columns of a block share them */
+        size_t first = g - g % groups % ((size_t)c.w.block / KQ_GROUP);
+        scale[g] = scale[first];
+        m[g] = m[first];
+    }
     return c;
 }
 
@@ -257,7 +262,8 @@ static void check_packed_case(struct kcheck *t, enum dtype type, int64_t rows,
                        n,
                        groups,
                        kernel_block(type),
-                       kernel_low(type)};
+                       kernel_low(type),
+                       kernel_top(type)};
 
     kcheck_bytes(t, src, row_bytes * (size_t)rows);
     for (int64_t j = 0; j < tokens; j++) {

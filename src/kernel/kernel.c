@@ -13,11 +13,13 @@
 #error "kernel.c must be compiled for the baseline CPU; only kernel/x86 has AVX flags"
 #endif
 
-/* How many tokens make unpacking pay: a 2-bit code is apart in two steps. */
+/* Up to how many tokens the packed rows win over unpacking, measured (docs/KERNELS.md). */
 static void set_packed_tokens(struct kernels *k)
 {
     for (int t = 0; t < N_DTYPES; t++)
-        k->packed_tokens[t] = k->packed[t] ? 3 : 0;
+        k->packed_tokens[t] = k->packed[t] ? 4 : 0;
+    if (k->packed[DT_Q4_K])
+        k->packed_tokens[DT_Q4_K] = k->packed_tokens[DT_Q5_K] = 6;
     k->packed_tokens[DT_Q2_0_G128] = k->packed[DT_Q2_0_G128] ? INT32_MAX : 0;
     k->packed_tokens[DT_PQ2_0] = k->packed_tokens[DT_Q2_0_G128];
 }
@@ -129,7 +131,13 @@ static void init_avx2(struct kernels *k)
     k->packed[DT_Q2_0] = packed_q2_0_avx2;
     k->packed[DT_TQ1_0] = packed_tq1_0_avx2;
     k->packed[DT_Q4_0] = packed_q4_0_avx2;
+    k->packed[DT_Q4_1] = packed_q4_1_avx2;
+    k->packed[DT_Q5_0] = packed_q5_0_avx2;
+    k->packed[DT_Q5_1] = packed_q5_1_avx2;
     k->packed[DT_Q8_0] = packed_q8_0_avx2;
+    k->packed[DT_Q4_K] = packed_q4_k_avx2;
+    k->packed[DT_Q5_K] = packed_q5_k_avx2;
+    k->packed[DT_Q6_K] = packed_q6_k_avx2;
     k->dequant = kernel_dequant_avx2;
     k->qdot = kernel_qdot_avx2;
     k->fdot = kernel_fdot_avx2;
@@ -168,6 +176,14 @@ static void init_avx512vnni(struct kernels *k)
     k->packed[DT_PQ2_0] = packed_q2_0_g128_avx512vnni;
     k->packed[DT_TQ2_0] = packed_tq2_0_avx512vnni;
     k->packed[DT_PTQ1_0] = packed_ptq1_0_avx512vnni;
+    k->packed[DT_Q4_0] = packed_q4_0_avx512vnni;
+    k->packed[DT_Q4_1] = packed_q4_1_avx512vnni;
+    k->packed[DT_Q5_0] = packed_q5_0_avx512vnni;
+    k->packed[DT_Q5_1] = packed_q5_1_avx512vnni;
+    k->packed[DT_Q8_0] = packed_q8_0_avx512vnni;
+    k->packed[DT_Q4_K] = packed_q4_k_avx512vnni;
+    k->packed[DT_Q5_K] = packed_q5_k_avx512vnni;
+    k->packed[DT_Q6_K] = packed_q6_k_avx512vnni;
 }
 #endif
 
@@ -232,6 +248,28 @@ int kernel_low(enum dtype t)
         return 32;
     default:
         return kernel_has_min(t) ? 0 : 1;
+    }
+}
+
+int kernel_top(enum dtype t)
+{
+    switch (t) {
+    case DT_Q8_0:
+        return 255;
+    case DT_Q6_K:
+        return 63;
+    case DT_Q5_0:
+    case DT_Q5_1:
+    case DT_Q5_K:
+        return 31;
+    case DT_Q4_0:
+    case DT_Q4_1:
+    case DT_Q4_K:
+        return 15;
+    case DT_Q3_K:
+        return 7;
+    default:
+        return 3;
     }
 }
 

@@ -13,15 +13,12 @@
  * nothing: it takes the place of the ones in a multiply-add of pairs. A weight row of any
  * quantised type is unpacked to int8 codes with a scale and (some types) a minimum per
  * KQ_GROUP: w = scale * code - min. Columns that share a scale, a block, are summed as
- * integers, exactly, in whatever order and with whatever trick a variant likes.
- * Blocks of 64, 128 and 256 columns (two bits a weight and less) are summed whole:
- *     acc += scale[b] * (float)(sum of e * code * q over block b)      b = 0, 1, 2, ...
- * For blocks of 16 and 32 the sum across a register would cost more than it saves; there
- * each step of 32 columns gives 8 integers i[l], of 4 neighbouring columns each:
- *     acc[l] += scale[block of l] * (float)i[l]                        LANES of 8
- * Minima, for types that have them, and the result:
- *     sub[g mod 8] += min[g] * s[g]                                    LANES of 8
- *     y = d * (fold(acc) - fold(sub)), or y = d * fold(acc)
+ * integers, exactly, in whatever order and with whatever trick a variant likes; then
+ *     S = sum of e * code * q over block b      s = sum of e * q over block b
+ *     acc += scale[b] * (float)S                          b = 0, 1, 2, ...
+ *     acc += scale[b] * (float)S - min[b] * (float)s      types that have minima
+ *     y = d * acc
+ * The sum s of a block of 16 or 32 is below 2^24: its float is exact.
  * An element of a product depends on its row and its token alone, so matrix x vector and
  * matrix x matrix, and any tiling, give the same bits.
  *
@@ -58,7 +55,8 @@ struct kq_mat {
     const float *scale, *min; /* [rows][group_step], one per KQ_GROUP */
     int64_t rows, code_step, group_step;
     int block; /* columns that share a scale: kernel_block() */
-    int low;   /* no code is below -low; codes + low are below 64. -1: any int8 */
+    int low;   /* no code is below -low. -1: any int8 */
+    int top;   /* codes + low are at most top (3, 7, 15, 31, 63); low -1: 255 */
 };
 
 /* Activations in 8 bits, one row per token. What products need again and again is made
@@ -189,6 +187,7 @@ bool kernel_is_quant(enum dtype t); /* unpack[t] exists */
 bool kernel_has_min(enum dtype t);
 int kernel_block(enum dtype t); /* columns of quantised type t that share a scale */
 int kernel_low(enum dtype t);   /* kq_mat.low of its codes */
+int kernel_top(enum dtype t);   /* kq_mat.top of its codes */
 
 /* sin and cos of an angle in radians, rounded to F32. Own code in double (fdlibm's
  * polynomials), so that no C library changes the bits. Exact to the rounding for |angle|

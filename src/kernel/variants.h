@@ -74,18 +74,29 @@ void kernel_kv_mix_f16_c(float *out, const float *w, int64_t w_step, int64_t row
 void kernel_act_quant_avx2(const struct kq_act *a, int64_t t, const float *x);
 void kernel_dequant_avx2(float *dst, const int8_t *code, const float *scale,
                          const float *min, int64_t n);
-void kernel_qdot_avx2(float *y, int64_t y_step, const struct kq_mat *w,
-                      const struct kq_act *x);
 void kernel_fdot_avx2(float *y, int64_t y_step, const struct kf_mat *w,
                       const struct kf_mat *x, int64_t n);
 
 /* x86/packed_avx2.c */
 kernel_packed packed_q2_0_g128_avx2, packed_tq2_0_avx2, packed_ptq1_0_avx2;
-kernel_packed packed_q2_0_avx2, packed_tq1_0_avx2, packed_q4_0_avx2, packed_q8_0_avx2;
+kernel_packed packed_q2_0_avx2, packed_tq1_0_avx2;
+
+/* x86/packed_k_avx2.c */
+kernel_packed packed_q4_0_avx2, packed_q4_1_avx2, packed_q5_0_avx2, packed_q5_1_avx2;
+kernel_packed packed_q8_0_avx2, packed_q4_k_avx2, packed_q5_k_avx2, packed_q6_k_avx2;
+
+/* x86/packed_k_avx512vnni.c */
+kernel_packed packed_q4_0_avx512vnni, packed_q4_1_avx512vnni, packed_q5_0_avx512vnni;
+kernel_packed packed_q5_1_avx512vnni, packed_q8_0_avx512vnni, packed_q4_k_avx512vnni;
+kernel_packed packed_q5_k_avx512vnni, packed_q6_k_avx512vnni;
 
 /* x86/dot_avx512vnni.c */
 kernel_packed packed_q2_0_g128_avx512vnni, packed_tq2_0_avx512vnni;
 kernel_packed packed_ptq1_0_avx512vnni;
+
+/* x86/gemm_avx2.c, x86/gemm_avx512vnni.c */
+void kernel_qdot_avx2(float *y, int64_t y_step, const struct kq_mat *w,
+                      const struct kq_act *x);
 void kernel_qdot_avx512vnni(float *y, int64_t y_step, const struct kq_mat *w,
                             const struct kq_act *x);
 

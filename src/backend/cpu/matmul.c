@@ -20,8 +20,8 @@ enum {
     VEC_BYTES = 24 * 1024,  /* unpacked rows at a time, one token: within L1 */
     MAT_BYTES = 160 * 1024, /* the same, many tokens: within L2 */
     ACT_BYTES = 20 * 1024,  /* activations that a tile meets at a time: within L1 */
-    MIN_ROWS = 4,           /* rows that the kernels take together */
-    QUANT_TOKENS = 4,       /* tokens that qdot takes together */
+    QUANT_ROWS = 16,        /* rows that qdot takes together */
+    FLOAT_ROWS = 4,         /* rows that fdot takes together */
     FLOAT_TOKENS = 6,       /* a multiple of those that fdot takes together */
 };
 
@@ -45,13 +45,14 @@ static bool is_quantised(const struct backend *be, const struct weight *w)
     return !be->exact && kernel_is_quant(w->type);
 }
 
-/* How many rows of row_bytes each fit budget: at least MIN_ROWS while the scratch holds
- * them, at most max_rows. */
-static int64_t rows_that_fit(int64_t row_bytes, int64_t budget, int64_t max_rows)
+/* How many rows of row_bytes each fit budget: a multiple of least, at least that many
+ * while the scratch holds them, at most max_rows. */
+static int64_t rows_that_fit(int64_t row_bytes, int64_t least, int64_t budget,
+                             int64_t max_rows)
 {
-    int64_t rows = budget / row_bytes / MIN_ROWS * MIN_ROWS;
+    int64_t rows = budget / row_bytes / least * least;
 
-    rows = min_i64(max_i64(rows, MIN_ROWS), CPU_SCRATCH / row_bytes);
+    rows = min_i64(max_i64(rows, least), CPU_SCRATCH / row_bytes);
     return max_i64(1, min_i64(rows, max_rows));
 }
 
@@ -59,22 +60,6 @@ static int64_t rows_that_fit(int64_t row_bytes, int64_t budget, int64_t max_rows
 static int64_t tokens_that_fit(int64_t row_bytes, int64_t step)
 {
     return max_i64(step, ACT_BYTES / row_bytes / step * step);
-}
-
-/* Tokens [t, t + rows) of an activation. */
-static struct kq_act act_rows(const struct kq_act *a, int64_t t, int64_t rows)
-{
-    int64_t at = t * a->n;
-
-    return (struct kq_act){a->q + at,
-                           a->p + at,
-                           a->e + at / 2,
-                           a->ep + at / 8,
-                           a->sum + t * (a->n / KQ_GROUP + 1),
-                           a->s + at / KQ_GROUP,
-                           a->d + t,
-                           rows,
-                           a->n};
 }
 
 /* Rows [begin, end) of one weight in 8 bits. */
@@ -86,9 +71,8 @@ static void quant_rows(const struct matmul_ctx *c, const struct matmul_job *j,
     int64_t n = cpu_q_width(w->cols), T = c->n_tokens;
     int64_t stored = weight_stored(w), groups = stored / KQ_GROUP;
     int64_t row_bytes = stored + 8 * groups;
-    int64_t step =
-        rows_that_fit(row_bytes, T == 1 ? VEC_BYTES : MAT_BYTES, end - begin);
-    int64_t block = tokens_that_fit(2 * n, QUANT_TOKENS); /* q and e */
+    int64_t step = rows_that_fit(row_bytes, QUANT_ROWS, T == 1 ? VEC_BYTES : MAT_BYTES,
+                                 end - begin);
     float *scale = cpu_scratch(c->be, thread), *min = scale + step * groups;
     int8_t *code = (int8_t *)(min + step * groups);
     struct kq_mat m = {code,
@@ -98,7 +82,8 @@ static void quant_rows(const struct matmul_ctx *c, const struct matmul_job *j,
                        stored,
                        groups,
                        kernel_block(w->type),
-                       kernel_low(w->type)};
+                       kernel_low(w->type),
+                       kernel_top(w->type)};
 
     if (n == stored && T <= k->packed_tokens[w->type]) {
         k->packed[w->type](j->y + begin, w->rows,
@@ -111,10 +96,7 @@ static void quant_rows(const struct matmul_ctx *c, const struct matmul_job *j,
         for (int64_t i = 0; i < m.rows; i++)
             k->unpack[w->type](code + i * stored, scale + i * groups, min + i * groups,
                                w->data + (uint64_t)(r + i) * w->row_bytes, stored);
-        for (int64_t t = 0; t < T; t += block) {
-            struct kq_act x = act_rows(&j->f->q, t, min_i64(block, T - t));
-            k->qdot(j->y + t * w->rows + r, w->rows, &m, &x);
-        }
+        k->qdot(j->y + r, w->rows, &m, &j->f->q);
     }
 }
 
@@ -132,8 +114,8 @@ static void float_rows(const struct matmul_ctx *c, const struct matmul_job *j,
     const struct weight *w = j->w;
     int64_t n = w->cols, stored = weight_stored(w), T = c->n_tokens;
     int64_t row_bytes = 4 * stored;
-    int64_t step =
-        rows_that_fit(row_bytes, T == 1 ? VEC_BYTES : MAT_BYTES, end - begin);
+    int64_t step = rows_that_fit(row_bytes, FLOAT_ROWS, T == 1 ? VEC_BYTES : MAT_BYTES,
+                                 end - begin);
     int64_t block = tokens_that_fit(row_bytes, FLOAT_TOKENS);
     float *buf = cpu_scratch(c->be, thread);
 

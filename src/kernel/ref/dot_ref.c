@@ -6,8 +6,6 @@
 
 #include <math.h>
 
-enum { Q_LANES = 8, QUAD = KQ_STEP / Q_LANES };
-
 /* 1.5 * 2^23: adding and subtracting it rounds |x| < 2^22 to nearest, ties to even. */
 static const float ROUND = 12582912.0f;
 static const float TINY = 0x1p-100f;
@@ -82,37 +80,27 @@ static float fold(float *lane, int n)
     return lane[0];
 }
 
-/* The sum of e * code * q over n columns. */
-static int dot_block(const int8_t *code, const int8_t *q, const int16_t *e, int64_t n)
-{
-    int sum = 0;
-
-    for (int64_t i = 0; i < n; i++)
-        sum += e[i / 2] * code[i] * q[i];
-    return sum;
-}
-
-/* One element of the 8-bit product: blocks of 64 and more have one lane. */
+/* One element of the 8-bit product. */
 static float qdot_one(const struct kq_mat *w, int64_t r, const struct kq_act *x,
                       int64_t t)
 {
     const int8_t *code = w->code + r * w->code_step, *q = x->q + t * x->n;
     const int16_t *e = x->e + t * x->n / 2;
     const float *scale = w->scale + r * w->group_step;
-    const float *s = x->s + t * x->n / KQ_GROUP;
-    int64_t part = w->block > KQ_STEP ? w->block : QUAD;
-    float acc[Q_LANES] = {0}, sub[Q_LANES] = {0};
+    const float *min = w->min ? w->min + r * w->group_step : NULL;
+    float acc = 0.0f;
 
-    for (int64_t c = 0; c < x->n; c += part) {
-        float *a = &acc[w->block > KQ_STEP ? 0 : c / QUAD % Q_LANES];
-        int sum = dot_block(code + c, q + c, e + c / 2, min_i64(part, x->n - c));
-        *a += scale[c / KQ_GROUP] * (float)sum;
+    for (int64_t c = 0; c < x->n; c += w->block) {
+        int64_t end = min_i64(c + w->block, x->n), g = c / KQ_GROUP;
+        int dot = 0, total = 0; /* of e * code * q, of e * q */
+        for (int64_t i = c; i < end; i++) {
+            dot += e[i / 2] * code[i] * q[i];
+            total += e[i / 2] * q[i];
+        }
+        float term = scale[g] * (float)dot;
+        acc += min ? term - min[g] * (float)total : term;
     }
-    if (!w->min)
-        return x->d[t] * fold(acc, Q_LANES);
-    for (int64_t g = 0; g < x->n / KQ_GROUP; g++)
-        sub[g % Q_LANES] += w->min[r * w->group_step + g] * s[g];
-    return x->d[t] * (fold(acc, Q_LANES) - fold(sub, Q_LANES));
+    return x->d[t] * acc;
 }
 
 void kernel_qdot_c(float *y, int64_t y_step, const struct kq_mat *w,

@@ -1,5 +1,5 @@
 /*
- * dot_avx2.c - quantising activations, and the two dot products, in AVX2.
+ * dot_avx2.c - quantising activations, and the dot product in F32, in AVX2.
  *
  * Same bits as ref/dot_ref.c: the lanes of the contract are the lanes of the registers,
  * and integer sums are exact. A dot product alone is bound by the latency of its additions
@@ -13,7 +13,6 @@
 
 enum {
     MAX_BLOCK = 4, /* rows or tokens of fdot that advance together */
-    N_SUMS = 8,    /* elements of qdot that advance together: lanes of a register */
 };
 
 static ALWAYS_INLINE __m256i magnitude(const float *x)
@@ -109,186 +108,7 @@ void kernel_dequant_avx2(float *dst, const int8_t *code, const float *scale,
     }
 }
 
-/* sum of min * s, LANES of 8 over n_groups (even). */
-static ALWAYS_INLINE float dot_min(const float *min, const float *s, int64_t n_groups)
-{
-    __m256 acc = _mm256_setzero_ps();
-    int64_t g = 0;
-
-    for (; g + 8 <= n_groups; g += 8)
-        acc = _mm256_add_ps(
-            acc, _mm256_mul_ps(_mm256_loadu_ps(min + g), _mm256_loadu_ps(s + g)));
-    if (g < n_groups) { /* +0 to the other lanes changes nothing */
-        __m256i mask = first_lanes(n_groups - g);
-        acc = _mm256_add_ps(acc, _mm256_mul_ps(_mm256_maskload_ps(min + g, mask),
-                                               _mm256_maskload_ps(s + g, mask)));
-    }
-    return fold8(acc);
-}
-
-/* A tile of elements that advance together: element v is row r + v / n_t and token t + v
- * % n_t; there are n_r * n_t <= N_SUMS of them, constants of the caller. */
-struct qtile {
-    const struct kq_mat *w;
-    const struct kq_act *x;
-    int64_t r, t;
-    int n_r, n_t;
-};
-
-/* The two scales of a step to lanes 0-3 and 4-7. */
-static ALWAYS_INLINE __m256 spread_pair(const float *p)
-{
-    double pair;
-
-    memcpy(&pair, p, sizeof pair);
-    return _mm256_permutevar_ps(_mm256_castpd_ps(_mm256_set1_pd(pair)),
-                                _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1));
-}
-
-/* Blocks of 16 and 32. |code| meets q with the code's sign: pairs stay below 2 * 128 *
- * 127 < 2^15. */
-static ALWAYS_INLINE void tile_lanes(float *y, const struct qtile *q)
-{
-    const struct kq_mat *w = q->w;
-    const int8_t *code = w->code + q->r * w->code_step;
-    const float *scale = w->scale + q->r * w->group_step;
-    __m256 acc[N_SUMS];
-
-    for (int v = 0; v < q->n_r * q->n_t; v++)
-        acc[v] = _mm256_setzero_ps();
-    for (int64_t c = 0; c < q->x->n; c += KQ_STEP) {
-        for (int i = 0; i < q->n_r; i++) {
-            __m256i wv = load256(code + i * w->code_step + c);
-            __m256i wabs = _mm256_abs_epi8(wv);
-            __m256 sv = spread_pair(scale + i * w->group_step + c / KQ_GROUP);
-            for (int j = 0; j < q->n_t; j++) {
-                int64_t at = (q->t + j) * q->x->n + c;
-                __m256i p = _mm256_maddubs_epi16(
-                    wabs, _mm256_sign_epi8(load256(q->x->q + at), wv));
-                p = _mm256_madd_epi16(p, load256(q->x->e + at / 2));
-                acc[i * q->n_t + j] = _mm256_add_ps(
-                    acc[i * q->n_t + j], _mm256_mul_ps(sv, _mm256_cvtepi32_ps(p)));
-            }
-        }
-    }
-    for (int v = 0; v < q->n_r * q->n_t; v++)
-        y[v] = fold8(acc[v]);
-}
-
-/* Scale of group g for element v, 0 for elements that the tile has not. */
-static ALWAYS_INLINE float scale_of(const struct qtile *q, int v, int64_t g)
-{
-    if (v >= q->n_r * q->n_t)
-        return 0.0f;
-    return q->w->scale[(q->r + v / q->n_t) * q->w->group_step + g];
-}
-
-/* Vectors are put together in registers: a load of what was just stored in pieces would
- * wait for the stores. */
-static ALWAYS_INLINE __m256 tile_scales(const struct qtile *q, int64_t g)
-{
-    if (q->n_t == 4)
-        return _mm256_set_m128(_mm_set1_ps(scale_of(q, 4, g)),
-                               _mm_set1_ps(scale_of(q, 0, g)));
-    return _mm256_setr_ps(scale_of(q, 0, g), scale_of(q, 1, g), scale_of(q, 2, g),
-                          scale_of(q, 3, g), scale_of(q, 4, g), scale_of(q, 5, g),
-                          scale_of(q, 6, g), scale_of(q, 7, g));
-}
-
-/* low * sum of e * q over groups [g, g + n_g), for every element. */
-static ALWAYS_INLINE __m256i tile_lows(const struct qtile *q, int64_t g, int64_t n_g)
-{
-    const struct kq_act *x = q->x;
-    __m256i s;
-
-    if (q->n_t == 4)
-        s = _mm256_broadcastsi128_si256(
-            _mm_setr_epi32(act_sum(x, q->t, g, n_g), act_sum(x, q->t + 1, g, n_g),
-                           act_sum(x, q->t + 2, g, n_g), act_sum(x, q->t + 3, g, n_g)));
-    else
-        s = _mm256_set1_epi32(act_sum(x, q->t, g, n_g));
-    return _mm256_mullo_epi32(s, _mm256_set1_epi32(q->w->low));
-}
-
-/* Blocks of 64 and more. Codes become unsigned by adding low, whose part is taken from
- * the sums. */
-static ALWAYS_INLINE void tile_blocks(float *y, const struct qtile *q)
-{
-    const struct kq_mat *w = q->w;
-    const __m256i low = _mm256_set1_epi8((char)w->low);
-    const int8_t *code = w->code + q->r * w->code_step;
-    __m256 acc = _mm256_setzero_ps();
-
-    for (int64_t b = 0; b < q->x->n; b += w->block) {
-        __m256i sum[N_SUMS];
-        for (int v = 0; v < N_SUMS; v++)
-            sum[v] = _mm256_setzero_si256();
-        int64_t end = min_i64(b + w->block, q->x->n), g = b / KQ_GROUP;
-        for (int64_t c = b; c < end; c += KQ_STEP) {
-            for (int i = 0; i < q->n_r; i++) {
-                __m256i u = _mm256_add_epi8(load256(code + i * w->code_step + c), low);
-                for (int j = 0; j < q->n_t; j++) {
-                    int64_t at = (q->t + j) * q->x->n + c;
-                    __m256i p = _mm256_maddubs_epi16(u, load256(q->x->q + at));
-                    p = _mm256_madd_epi16(p, load256(q->x->e + at / 2));
-                    sum[i * q->n_t + j] = _mm256_add_epi32(sum[i * q->n_t + j], p);
-                }
-            }
-        }
-        __m256i s =
-            _mm256_sub_epi32(sum_each(sum), tile_lows(q, g, end / KQ_GROUP - g));
-        acc =
-            _mm256_add_ps(acc, _mm256_mul_ps(tile_scales(q, g), _mm256_cvtepi32_ps(s)));
-    }
-    _mm256_storeu_ps(y, acc);
-}
-
-/* Rows r.. of w times rows t.. of x: n_r by n_t elements, constants of the caller. */
-static ALWAYS_INLINE void qdot_block(float *y, int64_t y_step, const struct kq_mat *w,
-                                     int64_t r, int n_r, const struct kq_act *x,
-                                     int64_t t, int n_t)
-{
-    const struct qtile q = {w, x, r, t, n_r, n_t};
-    float acc[N_SUMS];
-
-    if (w->block > KQ_STEP)
-        tile_blocks(acc, &q);
-    else
-        tile_lanes(acc, &q);
-    for (int i = 0; i < n_r; i++) {
-        for (int j = 0; j < n_t; j++) {
-            float a = acc[i * n_t + j];
-            if (w->min)
-                a -= dot_min(w->min + (r + i) * w->group_step,
-                             x->s + (t + j) * x->n / KQ_GROUP, x->n / KQ_GROUP);
-            y[(t + j) * y_step + r + i] = x->d[t + j] * a;
-        }
-    }
-}
-
-void kernel_qdot_avx2(float *y, int64_t y_step, const struct kq_mat *w,
-                      const struct kq_act *x)
-{
-    int64_t r = 0;
-
-    for (; r + 2 <= w->rows && x->rows >= 2; r += 2) {
-        int64_t t = 0;
-        for (; t + 4 <= x->rows; t += 4)
-            qdot_block(y, y_step, w, r, 2, x, t, 4);
-        for (; t < x->rows; t++)
-            qdot_block(y, y_step, w, r, 2, x, t, 1);
-    }
-    for (; r + 8 <= w->rows && w->block > KQ_STEP; r += 8)
-        qdot_block(y, y_step, w, r, 8, x, 0, 1);
-    for (; r + 4 <= w->rows; r += 4)
-        for (int64_t t = 0; t < x->rows; t++)
-            qdot_block(y, y_step, w, r, 4, x, t, 1);
-    for (; r < w->rows; r++)
-        for (int64_t t = 0; t < x->rows; t++)
-            qdot_block(y, y_step, w, r, 1, x, t, 1);
-}
-
-/* As qdot_block in F32: lanes 0-7 and 8-15 of an element are two registers. */
+/* Rows r.. of w times rows t.. of x, n_r by n_t elements, constants of the caller: lanes 0-7 and 8-15 of an element are two registers. */
 static ALWAYS_INLINE void fdot_block(float *y, int64_t y_step, const struct kf_mat *w,
                                      int64_t r, int n_r, const struct kf_mat *x,
                                      int64_t t, int n_t, int64_t n)

@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-enum { ROWS = 8, LANE_ROWS = 4 };
+enum { ROWS = 8 };
 
 /* Rows r.. of a matrix; rows beyond the last are the last. */
 struct row_set {
@@ -307,77 +307,6 @@ static void one_tq1_0(float *y, const uint8_t *w, uint64_t row_bytes, int64_t ro
     }
 }
 
-static ALWAYS_INLINE __m256 one_scale(const uint8_t *p)
-{
-    return _mm256_cvtph_ps(_mm_set1_epi16(half_at(p)));
-}
-
-static ALWAYS_INLINE __m256 add_lanes(__m256 acc, const uint8_t *scale, __m256i sums)
-{
-    return _mm256_add_ps(acc,
-                         _mm256_mul_ps(one_scale(scale), _mm256_cvtepi32_ps(sums)));
-}
-
-/* Nibbles stay unsigned; 8 times the activation's own lanes are taken away. */
-static void one_q4_0(float *y, const uint8_t *w, uint64_t row_bytes, int64_t rows,
-                     const struct kq_act *x, int64_t t)
-{
-    const __m256i low = _mm256_set1_epi8(15), eight = _mm256_set1_epi8(8);
-    const int8_t *q = x->q + t * x->n;
-    const int16_t *e = x->e + t * x->n / 2;
-
-    for (int64_t r = 0; r < rows; r += LANE_ROWS) {
-        struct row_set s;
-        __m256 acc[LANE_ROWS];
-        rows_at(&s, w, row_bytes, r, rows, LANE_ROWS);
-        for (int i = 0; i < LANE_ROWS; i++)
-            acc[i] = _mm256_setzero_ps();
-        for (int64_t b = 0; b < x->n / 32; b++) {
-            __m256i qv = load256(q + 32 * b), ev = load256(e + 16 * b);
-            __m256i lows = _mm256_madd_epi16(_mm256_maddubs_epi16(eight, qv), ev);
-            for (int i = 0; i < LANE_ROWS; i++) {
-                const uint8_t *p = s.row[i] + 18 * b;
-                __m128i v = load128(p + 2);
-                prefetch_next(&s, i, 18 * b);
-                __m256i u = _mm256_set_m128i(_mm_srli_epi16(v, 4), v);
-                u = _mm256_maddubs_epi16(_mm256_and_si256(u, low), qv);
-                u = _mm256_sub_epi32(_mm256_madd_epi16(u, ev), lows);
-                acc[i] = add_lanes(acc[i], p, u);
-            }
-        }
-        for (int i = 0; i < LANE_ROWS && r + i < rows; i++)
-            y[r + i] = x->d[t] * fold8(acc[i]);
-    }
-}
-
-static void one_q8_0(float *y, const uint8_t *w, uint64_t row_bytes, int64_t rows,
-                     const struct kq_act *x, int64_t t)
-{
-    const int8_t *q = x->q + t * x->n;
-    const int16_t *e = x->e + t * x->n / 2;
-
-    for (int64_t r = 0; r < rows; r += LANE_ROWS) {
-        struct row_set s;
-        __m256 acc[LANE_ROWS];
-        rows_at(&s, w, row_bytes, r, rows, LANE_ROWS);
-        for (int i = 0; i < LANE_ROWS; i++)
-            acc[i] = _mm256_setzero_ps();
-        for (int64_t b = 0; b < x->n / 32; b++) {
-            __m256i qv = load256(q + 32 * b), ev = load256(e + 16 * b);
-            for (int i = 0; i < LANE_ROWS; i++) {
-                const uint8_t *p = s.row[i] + 34 * b;
-                __m256i v = load256(p + 2);
-                prefetch_next(&s, i, 34 * b);
-                __m256i u =
-                    _mm256_maddubs_epi16(_mm256_abs_epi8(v), _mm256_sign_epi8(qv, v));
-                acc[i] = add_lanes(acc[i], p, _mm256_madd_epi16(u, ev));
-            }
-        }
-        for (int i = 0; i < LANE_ROWS && r + i < rows; i++)
-            y[r + i] = x->d[t] * fold8(acc[i]);
-    }
-}
-
 /* Two rows r, r + 1 times tokens t.. t + 3 of a 2-bit type whose 128 columns lie in four
  * planes: codes are taken apart once for four tokens. element 4 i + j is row r + i. */
 static ALWAYS_INLINE void tile_q2_0_g128(float *y, int64_t y_step, const uint8_t *w,
@@ -470,18 +399,4 @@ void packed_tq1_0_avx2(float *y, int64_t y_step, const uint8_t *w, uint64_t row_
 {
     for (int64_t t = 0; t < x->rows; t++)
         one_tq1_0(y + t * y_step, w, row_bytes, rows, x, t);
-}
-
-void packed_q4_0_avx2(float *y, int64_t y_step, const uint8_t *w, uint64_t row_bytes,
-                      int64_t rows, const struct kq_act *x)
-{
-    for (int64_t t = 0; t < x->rows; t++)
-        one_q4_0(y + t * y_step, w, row_bytes, rows, x, t);
-}
-
-void packed_q8_0_avx2(float *y, int64_t y_step, const uint8_t *w, uint64_t row_bytes,
-                      int64_t rows, const struct kq_act *x)
-{
-    for (int64_t t = 0; t < x->rows; t++)
-        one_q8_0(y + t * y_step, w, row_bytes, rows, x, t);
 }
