@@ -187,6 +187,51 @@ static void init_avx512vnni(struct kernels *k)
 }
 #endif
 
+#if B2_ARM
+static void init_neon(struct kernels *k)
+{
+    k->name = "neon";
+    k->unpack[DT_Q4_0] = unpack_q4_0_neon;
+    k->unpack[DT_Q4_1] = unpack_q4_1_neon;
+    k->unpack[DT_Q5_0] = unpack_q5_0_neon;
+    k->unpack[DT_Q5_1] = unpack_q5_1_neon;
+    k->unpack[DT_Q8_0] = unpack_q8_0_neon;
+    k->unpack[DT_Q2_K] = unpack_q2_k_c;
+    k->unpack[DT_Q3_K] = unpack_q3_k_c;
+    k->unpack[DT_Q4_K] = unpack_q4_k_neon;
+    k->unpack[DT_Q5_K] = unpack_q5_k_neon;
+    k->unpack[DT_Q6_K] = unpack_q6_k_neon;
+    k->unpack[DT_TQ1_0] = unpack_tq1_0_neon;
+    k->unpack[DT_TQ2_0] = unpack_tq2_0_neon;
+    k->unpack[DT_Q1_0] = unpack_q1_0_neon;
+    k->unpack[DT_Q2_0] = unpack_q2_0_neon;
+    k->unpack[DT_Q2_0_G128] = unpack_q2_0_g128_neon;
+    k->unpack[DT_PQ2_0] = unpack_q2_0_g128_neon;
+    k->unpack[DT_PTQ1_0] = unpack_ptq1_0_neon;
+    k->act_quant = kernel_act_quant_neon;
+    k->dequant = kernel_dequant_neon;
+    k->qdot = kernel_qdot_neon;
+    k->fdot = kernel_fdot_neon;
+    k->f32_from_f16 = kernel_f32_from_f16_neon;
+    k->f32_from_bf16 = kernel_f32_from_bf16_neon;
+    k->f16_from_f32 = kernel_f16_from_f32_neon;
+    k->rmsnorm = kernel_rmsnorm_neon;
+    k->silu_mul = kernel_silu_mul_neon;
+    k->gelu_mul = kernel_gelu_mul_neon;
+    k->relu2_mul = kernel_relu2_mul_neon;
+    k->scale = kernel_scale_neon;
+    k->add = kernel_add_neon;
+    k->exp = kernel_exp_neon;
+    k->softcap = kernel_softcap_neon;
+    k->softmax = kernel_softmax_neon;
+    k->weighted_sum = kernel_weighted_sum_neon;
+    k->rope_norm = kernel_rope_norm_neon;
+    k->rope_neox = kernel_rope_neox_neon;
+    k->fwht = kernel_fwht_neon;
+    k->mul = kernel_mul_neon;
+}
+#endif
+
 void kernels_init(struct kernels *k, unsigned cpu)
 {
     init_ref(k);
@@ -195,6 +240,18 @@ void kernels_init(struct kernels *k, unsigned cpu)
         init_avx2(k);
     if ((cpu & CPU_AVX512) && (cpu & CPU_AVX512VNNI))
         init_avx512vnni(k);
+#endif
+#if B2_ARM
+    if (cpu & CPU_NEON)
+        init_neon(k);
+    if (cpu & CPU_DOTPROD) {
+        k->name = "dotprod";
+        k->qdot = kernel_qdot_dotprod;
+    }
+    if ((cpu & CPU_DOTPROD) && (cpu & CPU_I8MM)) {
+        k->name = "i8mm";
+        k->qdot = kernel_qdot_i8mm;
+    }
 #endif
     set_packed_tokens(k);
     (void)cpu;

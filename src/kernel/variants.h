@@ -2,7 +2,8 @@
  * variants.h - every variant of every kernel, for the table and for the tests.
  *
  * Contracts are in kernel.h. _c is the scalar reference, _avx2 needs AVX2 and F16C,
- * _avx512vnni AVX-512 with F, BW, DQ, VL and VNNI.
+ * _avx512vnni AVX-512 with F, BW, DQ, VL and VNNI, _neon any ARMv8-A, _dotprod and _i8mm
+ * the extensions of those names.
  */
 #ifndef KERNEL_VARIANTS_H
 #define KERNEL_VARIANTS_H
@@ -162,6 +163,49 @@ void kernel_kv_mix_q8_avx512vnni(float *out, const float *w, int64_t w_step,
                                  int64_t rows, const struct kv_rows *v);
 void kernel_kv_mix_f16_avx512vnni(float *out, const float *w, int64_t w_step,
                                   int64_t rows, const struct kv_rows *v);
+#endif
+
+#if B2_ARM
+/* arm/dot_neon.c, arm/dot_dotprod.c, arm/dot_i8mm.c */
+void kernel_act_quant_neon(const struct kq_act *a, int64_t t, const float *x);
+void kernel_dequant_neon(float *dst, const int8_t *code, const float *scale,
+                         const float *min, int64_t n);
+void kernel_fdot_neon(float *y, int64_t y_step, const struct kf_mat *w,
+                      const struct kf_mat *x, int64_t n);
+void kernel_qdot_neon(float *y, int64_t y_step, const struct kq_mat *w,
+                      const struct kq_act *x);
+void kernel_qdot_dotprod(float *y, int64_t y_step, const struct kq_mat *w,
+                         const struct kq_act *x);
+void kernel_qdot_i8mm(float *y, int64_t y_step, const struct kq_mat *w,
+                      const struct kq_act *x);
+
+/* arm/unpack_neon.c, arm/unpack_k_neon.c */
+kernel_unpack unpack_q4_0_neon, unpack_q4_1_neon, unpack_q5_0_neon, unpack_q5_1_neon;
+kernel_unpack unpack_q8_0_neon, unpack_q1_0_neon, unpack_q2_0_neon;
+kernel_unpack unpack_q2_0_g128_neon;
+kernel_unpack unpack_tq1_0_neon, unpack_tq2_0_neon, unpack_ptq1_0_neon;
+kernel_unpack unpack_q4_k_neon, unpack_q5_k_neon, unpack_q6_k_neon;
+
+/* arm/float_neon.c */
+void kernel_f32_from_f16_neon(float *dst, const void *src, int64_t n);
+void kernel_f32_from_bf16_neon(float *dst, const void *src, int64_t n);
+void kernel_f16_from_f32_neon(uint16_t *dst, const float *src, int64_t n);
+void kernel_rmsnorm_neon(float *y, const float *x, const float *gain, int64_t n,
+                         float eps);
+void kernel_silu_mul_neon(float *y, const float *gate, const float *up, int64_t n);
+void kernel_gelu_mul_neon(float *y, const float *gate, const float *up, int64_t n);
+void kernel_relu2_mul_neon(float *y, const float *gate, const float *up, int64_t n);
+void kernel_scale_neon(float *y, int64_t n, float by);
+void kernel_add_neon(float *y, const float *x, int64_t n);
+void kernel_mul_neon(float *y, const float *a, const float *b, int64_t n);
+void kernel_exp_neon(float *y, const float *x, int64_t n);
+void kernel_softcap_neon(float *p, int64_t n, float cap);
+float kernel_softmax_neon(float *p, int64_t n, float scale);
+void kernel_weighted_sum_neon(float *out, const float *p, const float *v,
+                              int64_t v_step, int64_t n_pos, int64_t dim);
+void kernel_rope_norm_neon(float *x, const float *c, const float *s, int64_t n_pairs);
+void kernel_rope_neox_neon(float *x, const float *c, const float *s, int64_t n_pairs);
+void kernel_fwht_neon(float *x, int64_t n, int64_t block);
 #endif
 
 #endif
