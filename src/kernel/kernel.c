@@ -21,6 +21,10 @@ static void set_packed_tokens(struct kernels *k)
     if (k->packed[DT_Q4_K])
         k->packed_tokens[DT_Q4_K] = k->packed_tokens[DT_Q5_K] = 6;
     k->packed_tokens[DT_Q2_0_G128] = k->packed[DT_Q2_0_G128] ? INT32_MAX : 0;
+#if B2_X86
+    if (k->qdot == kernel_qdot_amx)
+        k->packed_tokens[DT_Q2_0_G128] = 15; /* tiles have 16 tokens */
+#endif
     k->packed_tokens[DT_PQ2_0] = k->packed_tokens[DT_Q2_0_G128];
 }
 
@@ -240,6 +244,10 @@ void kernels_init(struct kernels *k, unsigned cpu)
         init_avx2(k);
     if ((cpu & CPU_AVX512) && (cpu & CPU_AVX512VNNI))
         init_avx512vnni(k);
+    if ((cpu & CPU_AVX512) && (cpu & CPU_AVX512VNNI) && (cpu & CPU_AMX_INT8)) {
+        k->name = "amx";
+        k->qdot = kernel_qdot_amx;
+    }
 #endif
 #if B2_ARM
     if (cpu & CPU_NEON)

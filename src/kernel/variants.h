@@ -101,6 +101,10 @@ void kernel_qdot_avx2(float *y, int64_t y_step, const struct kq_mat *w,
 void kernel_qdot_avx512vnni(float *y, int64_t y_step, const struct kq_mat *w,
                             const struct kq_act *x);
 
+/* x86/gemm_amx.c: AVX-512 VNNI and AMX int8 */
+void kernel_qdot_amx(float *y, int64_t y_step, const struct kq_mat *w,
+                     const struct kq_act *x);
+
 /* x86/unpack_avx2.c */
 kernel_unpack unpack_q4_0_avx2, unpack_q4_1_avx2, unpack_q5_0_avx2, unpack_q5_1_avx2;
 kernel_unpack unpack_q8_0_avx2, unpack_q1_0_avx2, unpack_q2_0_avx2;
