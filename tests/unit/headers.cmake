@@ -21,6 +21,14 @@ foreach(header ${headers})
             continue()
         endif()
         list(APPEND arch -mavx2 -mfma -mf16c)
+        if(header MATCHES "avx512")
+            list(APPEND arch -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni)
+        elseif(header MATCHES "amx")
+            list(APPEND arch -mamx-tile -mamx-int8)
+        endif()
+    endif()
+    if(header MATCHES "^src/kernel/arm/" AND (X86 OR header MATCHES "_body"))
+        continue() # a body needs what its including file defines first
     endif()
     # A declaration at the end: a translation unit may not be empty.
     file(WRITE ${WORK}/alone.c
