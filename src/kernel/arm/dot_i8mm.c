@@ -31,15 +31,15 @@ static ALWAYS_INLINE void add_group(int32x4_t (*sum)[2], const struct row_tile *
                                     const struct kq_act *x, int64_t t, int64_t g)
 {
     const int8_t *q = x->q + t * x->n + g * KQ_GROUP;
-    const int16_t *ep = x->ep + t * x->n / 8 + 2 * g;
+    const int16_t *e16 = x->e + (t * x->n + g * KQ_GROUP) / 2;
     int8x16_t lo[2], hi[2];
     int32x4_t e[2];
 
     for (int j = 0; j < 2; j++) {
         const int8_t *p = q + 2 * j * x->n;
-        const int16_t *f = ep + 2 * j * x->n / 8;
+        const int16_t *f = e16 + j * x->n;
         pair_up(&lo[j], &hi[j], p, p + x->n);
-        e[j] = vsetq_lane_s32(f[x->n / 8], vdupq_n_s32(f[0]), 1);
+        e[j] = vsetq_lane_s32(f[x->n / 2], vdupq_n_s32(f[0]), 1);
         e[j] = vcombine_s32(vget_low_s32(e[j]), vget_low_s32(e[j]));
     }
     for (int i = 0; i < 2; i++) {

@@ -88,7 +88,7 @@ static ALWAYS_INLINE void qdot_tile(float *y, int64_t y_step, const struct kq_ma
                 int8x16_t v = vld1q_s8(s->code[i] + g * KQ_GROUP);
                 for (int j = 0; j < n_t; j++)
                     sum[i][j] = vmlaq_n_s32(sum[i][j], dot16(v, q[j]),
-                                            x->ep[(t + j) * x->n / 8 + 2 * g]);
+                                            x->e[((t + j) * x->n + g * KQ_GROUP) / 2]);
             }
         }
         float32x4_t scale = numbers(s->scale, b);

@@ -145,7 +145,7 @@ static ALWAYS_INLINE void add_group(__m256i *sum, const struct gemm *m, int j0, 
 {
     int64_t n = m->x->n, t = m->t + j0;
     const int8_t *q = m->x->q + t * n + m->c + g * KQ_GROUP;
-    const int16_t *ep = m->x->ep + t * n / 8 + 2 * (m->c / KQ_GROUP + g);
+    const int16_t *e = m->x->e + (t * n + m->c) / 2 + g * (KQ_GROUP / 2);
     __m256i d[TILE];
 
     for (int i = 0; i < 4; i++) {
@@ -162,7 +162,7 @@ static ALWAYS_INLINE void add_group(__m256i *sum, const struct gemm *m, int j0, 
             d[j] = first ? v : _mm256_add_epi16(d[j], v);
             if (last)
                 sum[j] = _mm256_add_epi32(
-                    sum[j], _mm256_madd_epi16(d[j], four_bytes(ep + j * n / 8)));
+                    sum[j], _mm256_madd_epi16(d[j], four_bytes(e + j * n / 2)));
         }
     }
 }

@@ -116,6 +116,26 @@ static inline void fill_panel(struct gemm *m, int64_t r)
         weave_floats(m->panel.min, m, min);
 }
 
+/* One factor of each of n groups, which has eight of them. */
+static ALWAYS_INLINE void fill_factors(int32_t *to, const int16_t *e, int n)
+{
+    const __m512i firsts =
+        _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 0, 0, 0, 0, 0, 0, 0, 0);
+    __m512i v[4];
+
+    for (int i = 0; i < 4; i++) {
+        int left = 4 * n - 16 * i; /* pairs of factors */
+        __mmask16 there = (__mmask16)(left >= 16 ? 0xffff
+                                      : left > 0 ? (1 << left) - 1
+                                                 : 0);
+        v[i] = _mm512_maskz_loadu_epi32(there, e + 32 * i);
+    }
+    v[0] = _mm512_permutex2var_epi32(v[0], firsts, v[1]);
+    v[2] = _mm512_permutex2var_epi32(v[2], firsts, v[3]);
+    v[0] = _mm512_inserti64x4(v[0], _mm512_castsi512_si256(v[2]), 1);
+    _mm512_storeu_si512(to, _mm512_and_si512(v[0], _mm512_set1_epi32(0xffff)));
+}
+
 static inline void fill_act(struct gemm *m)
 {
     const struct kq_act *x = m->x;
@@ -125,11 +145,7 @@ static inline void fill_act(struct gemm *m)
     for (int j = 0; j < m->n_tokens; j++) {
         int64_t t = m->t + j;
         const int32_t *sum = x->sum + t * (x->n / KQ_GROUP + 1) + g;
-        const int16_t *ep = x->ep + t * x->n / 8 + 2 * g;
-        __mmask16 there = (__mmask16)((1u << n) - 1);
-        __m512i e = _mm512_maskz_loadu_epi32(there, ep);
-        _mm512_storeu_si512(m->act.e[j],
-                            _mm512_and_si512(e, _mm512_set1_epi32(0xffff)));
+        fill_factors(m->act.e[j], x->e + (t * x->n + m->c) / 2, n);
         for (int b = 0; b < m->n_block; b++) {
             int from = b * m->block_groups, to = from + m->block_groups;
             uint32_t s = (uint32_t)sum[to < n ? to : n] - (uint32_t)sum[from];
