@@ -12,7 +12,7 @@
 
 /* One run of a shape reads RUN_BYTES, many times what a product costs beside it, out of
  * POOL_BYTES, many times the caches. */
-enum { RUN_BYTES = 32 << 20, POOL_BYTES = 256 << 20, MAX_SHAPES = 32 };
+enum { RUN_BYTES = 16 << 20, POOL_BYTES = 192 << 20, MAX_SHAPES = 32 };
 
 /* Matrices of one shape in a pass over the model. */
 struct shape {

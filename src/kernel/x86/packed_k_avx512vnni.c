@@ -98,6 +98,50 @@ static ALWAYS_INLINE __m512i dot_simple(const struct pair_rows *s, int j, int64_
     return dot_step(u, a);
 }
 
+/* The high words of dwords, FP16, as floats with the other sign. */
+static ALWAYS_INLINE __m512 minus_high_halves(__m512i v)
+{
+    return _mm512_xor_ps(low_halves(_mm512_srli_epi32(v, 16)), _mm512_set1_ps(-0.0f));
+}
+
+/* Nibbles alone: a register has 16 bytes of four rows, so that a lane is one row's first
+ * 16 columns (low nibbles) or last 16, which share a factor. */
+static ALWAYS_INLINE void one_nibbles(float *y, const uint8_t *w, uint64_t row_bytes,
+                                      int64_t rows, const struct kq_act *x, int64_t t,
+                                      const struct simple *f)
+{
+    const __m512i low = _mm512_set1_epi8(15);
+
+    for (int64_t r = 0; r < rows; r += ROWS16) {
+        struct pair_rows s;
+        __m512 acc = _mm512_setzero_ps();
+        pair_rows_at(&s, w, row_bytes, r, rows);
+        for (int64_t b = 0, next = 0; b < x->n / KQ_STEP; b++) {
+            int64_t at = f->bytes * b, c = t * x->n + b * KQ_STEP;
+            __m512i q0 = _mm512_broadcast_i32x4(load128(x->q + c));
+            __m512i q1 = _mm512_broadcast_i32x4(load128(x->q + c + 16));
+            __m512i e0 = _mm512_set1_epi16(x->e[c / 2]);
+            __m512i e1 = _mm512_set1_epi16(x->e[c / 2 + 8]), sum[4];
+            int32_t act = act_sum(x, t, 2 * b, 2);
+            for (; next < at + f->bytes; next += LINE)
+                prefetch_pairs(&s, 0, PAIRS, next);
+            for (int k = 0; k < 4; k++) {
+                __m512i v = quad_bytes(&s, k, at + f->codes);
+                __m512i u = _mm512_and_si512(_mm512_srli_epi16(v, 4), low);
+                sum[k] = _mm512_madd_epi16(
+                    _mm512_maddubs_epi16(_mm512_and_si512(v, low), q0), e0);
+                sum[k] = _mm512_dpwssd_epi32(sum[k], _mm512_maddubs_epi16(u, q1), e1);
+            }
+            __m512i heads = row_dword(&s, at); /* scale, and what is added */
+            __m512 term = scaled(low_halves(heads), lane_sums(sum), f->low * act);
+            if (f->min)
+                term = less_min(term, minus_high_halves(heads), act);
+            acc = _mm512_add_ps(acc, term);
+        }
+        store_rows16(y + r, acc, x->d[t], rows - r);
+    }
+}
+
 static ALWAYS_INLINE void one_simple(float *y, const uint8_t *w, uint64_t row_bytes,
                                      int64_t rows, const struct kq_act *x, int64_t t,
                                      const struct simple *f)
@@ -115,11 +159,10 @@ static ALWAYS_INLINE void one_simple(float *y, const uint8_t *w, uint64_t row_by
             for (int j = 0; j < PAIRS; j++)
                 sum[j] = dot_simple(&s, j, at, f, &a);
             int32_t lows = (int32_t)((uint32_t)f->low * (uint32_t)a.sum);
-            __m512 term = scaled(row_halves(&s, at), step_sums(sum), lows);
+            __m512i heads = row_dword(&s, at); /* scale, and what is added */
+            __m512 term = scaled(low_halves(heads), step_sums(sum), lows);
             if (f->min)
-                term = less_min(
-                    term, _mm512_sub_ps(_mm512_set1_ps(-0.0f), row_halves(&s, at + 2)),
-                    a.sum);
+                term = less_min(term, minus_high_halves(heads), a.sum);
             acc = _mm512_add_ps(acc, term);
         }
         store_rows16(y + r, acc, x->d[t], rows - r);
@@ -132,11 +175,6 @@ struct k4_bytes {
     __m512i scale[2], min[2];
 };
 
-static ALWAYS_INLINE __m512 half_floats(__m512i low_words)
-{
-    return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(low_words));
-}
-
 static ALWAYS_INLINE struct k4_bytes k4_at(const struct pair_rows *s, int64_t at)
 {
     const __m512i six = _mm512_set1_epi8(63), four = _mm512_set1_epi8(15);
@@ -145,8 +183,8 @@ static ALWAYS_INLINE struct k4_bytes k4_at(const struct pair_rows *s, int64_t at
     struct k4_bytes k;
 
     row_dwords(v, s, at); /* d and dmin, then 12 bytes */
-    k.d = half_floats(v[0]);
-    k.dmin = half_floats(_mm512_srli_epi32(v[0], 16));
+    k.d = low_halves(v[0]);
+    k.dmin = low_halves(_mm512_srli_epi32(v[0], 16));
     k.scale[0] = _mm512_and_si512(v[1], six);
     k.min[0] = _mm512_and_si512(v[2], six);
     k.scale[1] = _mm512_or_si512(_mm512_and_si512(v[3], four),
@@ -300,7 +338,7 @@ void packed_q4_0_avx512vnni(float *y, int64_t y_step, const uint8_t *w,
     const struct simple f = {.bytes = 18, .codes = 2, .low = 8};
 
     for (int64_t t = 0; t < x->rows; t++)
-        one_simple(y + t * y_step, w, row_bytes, rows, x, t, &f);
+        one_nibbles(y + t * y_step, w, row_bytes, rows, x, t, &f);
 }
 
 void packed_q4_1_avx512vnni(float *y, int64_t y_step, const uint8_t *w,
@@ -309,7 +347,7 @@ void packed_q4_1_avx512vnni(float *y, int64_t y_step, const uint8_t *w,
     const struct simple f = {.bytes = 20, .codes = 4, .min = true};
 
     for (int64_t t = 0; t < x->rows; t++)
-        one_simple(y + t * y_step, w, row_bytes, rows, x, t, &f);
+        one_nibbles(y + t * y_step, w, row_bytes, rows, x, t, &f);
 }
 
 void packed_q5_0_avx512vnni(float *y, int64_t y_step, const uint8_t *w,

@@ -101,18 +101,24 @@ static ALWAYS_INLINE __m512 row_halves(const struct pair_rows *s, int64_t at)
         (int64_t)four_numbers(s->a + 4, at), (int64_t)four_numbers(s->b + 4, at)));
 }
 
+/* 16 bytes of rows k, k + 4, k + 8 and k + 12; k below 4. */
+static ALWAYS_INLINE __m512i quad_bytes(const struct pair_rows *s, int k, int64_t at)
+{
+    __m512i v = _mm512_castsi128_si512(load128(s->a[k] + at));
+
+    v = _mm512_inserti32x4(v, load128(s->b[k] + at), 1);
+    v = _mm512_inserti32x4(v, load128(s->a[k + 4] + at), 2);
+    return _mm512_inserti32x4(v, load128(s->b[k + 4] + at), 3);
+}
+
 /* 16 bytes of all rows: out[i] has dword i of each, in the order of the rows. */
 static ALWAYS_INLINE void row_dwords(__m512i *out, const struct pair_rows *s,
                                      int64_t at)
 {
     __m512i v[4];
 
-    for (int k = 0; k < 4; k++) { /* rows k, k + 4, k + 8, k + 12 */
-        v[k] = _mm512_castsi128_si512(load128(s->a[k] + at));
-        v[k] = _mm512_inserti32x4(v[k], load128(s->b[k] + at), 1);
-        v[k] = _mm512_inserti32x4(v[k], load128(s->a[k + 4] + at), 2);
-        v[k] = _mm512_inserti32x4(v[k], load128(s->b[k + 4] + at), 3);
-    }
+    for (int k = 0; k < 4; k++)
+        v[k] = quad_bytes(s, k, at);
     __m512i lo = _mm512_unpacklo_epi32(v[0], v[1]);
     __m512i hi = _mm512_unpackhi_epi32(v[0], v[1]);
     __m512i lo2 = _mm512_unpacklo_epi32(v[2], v[3]);
@@ -121,6 +127,31 @@ static ALWAYS_INLINE void row_dwords(__m512i *out, const struct pair_rows *s,
     out[1] = _mm512_unpackhi_epi64(lo, lo2);
     out[2] = _mm512_unpacklo_epi64(hi, hi2);
     out[3] = _mm512_unpackhi_epi64(hi, hi2);
+}
+
+static ALWAYS_INLINE __m128i four_dwords(const uint8_t *const *row, int64_t at)
+{
+    int32_t v[4];
+
+    for (int i = 0; i < 4; i++)
+        memcpy(&v[i], row[i] + at, sizeof v[i]);
+    return _mm_setr_epi32(v[0], v[1], v[2], v[3]);
+}
+
+/* One dword of all rows, in their order. */
+static ALWAYS_INLINE __m512i row_dword(const struct pair_rows *s, int64_t at)
+{
+    __m512i v = _mm512_castsi128_si512(four_dwords(s->a, at));
+
+    v = _mm512_inserti32x4(v, four_dwords(s->b, at), 1);
+    v = _mm512_inserti32x4(v, four_dwords(s->a + 4, at), 2);
+    return _mm512_inserti32x4(v, four_dwords(s->b + 4, at), 3);
+}
+
+/* The low words of dwords, FP16, as floats. */
+static ALWAYS_INLINE __m512 low_halves(__m512i v)
+{
+    return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(v));
 }
 
 /* Writes n (at least one) of the rows' results, times d. */
