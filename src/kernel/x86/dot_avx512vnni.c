@@ -52,9 +52,9 @@ static ALWAYS_INLINE void pairs_at(struct pair_set *s, const uint8_t *w,
 static ALWAYS_INLINE __m512i load_pair(const struct pair_set *s, int j, int64_t at)
 {
     _mm_prefetch((const char *)((uintptr_t)s->a[j] + s->ahead + (uint64_t)at),
-                 _MM_HINT_T0);
+                 _MM_HINT_T1);
     _mm_prefetch((const char *)((uintptr_t)s->b[j] + s->ahead + (uint64_t)at),
-                 _MM_HINT_T0);
+                 _MM_HINT_T1);
     return _mm512_inserti64x4(_mm512_castsi256_si512(load256(s->a[j] + at)),
                               load256(s->b[j] + at), 1);
 }
@@ -199,9 +199,9 @@ static ALWAYS_INLINE void order_ptq1_0(__m512i *q, __m512i *e, const int8_t *qs,
 static ALWAYS_INLINE __m512i load_pair_28(const struct pair_set *s, int j, int64_t at)
 {
     _mm_prefetch((const char *)((uintptr_t)s->a[j] + s->ahead + (uint64_t)at),
-                 _MM_HINT_T0);
+                 _MM_HINT_T1);
     _mm_prefetch((const char *)((uintptr_t)s->b[j] + s->ahead + (uint64_t)at),
-                 _MM_HINT_T0);
+                 _MM_HINT_T1);
     return _mm512_inserti64x4(
         _mm512_castsi256_si512(_mm256_maskz_loadu_epi32(0x7f, s->a[j] + at)),
         _mm256_maskz_loadu_epi32(0x7f, s->b[j] + at), 1);

@@ -32,7 +32,7 @@ static ALWAYS_INLINE void rows_at(struct row_set *s, const uint8_t *w,
 static ALWAYS_INLINE void prefetch_next(const struct row_set *s, int i, int64_t at)
 {
     _mm_prefetch((const char *)((uintptr_t)s->row[i] + s->ahead + (uint64_t)at),
-                 _MM_HINT_T0);
+                 _MM_HINT_T1);
 }
 
 static ALWAYS_INLINE short half_at(const uint8_t *p)

@@ -29,13 +29,14 @@ static ALWAYS_INLINE void rows_at(struct row_set *s, const uint8_t *w,
 }
 
 /* Asks for bytes of n rows of the next set: the processor's own prefetcher starts anew
- * with every row. Reaching past the end of the data never faults. */
+ * with every row. Into L2: what L1 can wait for at a time is needed by the loads
+ * themselves. Reaching past the end of the data never faults. */
 static ALWAYS_INLINE void prefetch_rows(const struct row_set *s, int first, int n,
                                         int64_t at)
 {
     for (int i = first; i < first + n; i++)
         _mm_prefetch((const char *)((uintptr_t)s->row[i] + s->ahead + (uint64_t)at),
-                     _MM_HINT_T0);
+                     _MM_HINT_T1);
 }
 
 static ALWAYS_INLINE short half_at(const uint8_t *p)
