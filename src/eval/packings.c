@@ -52,8 +52,15 @@ static void list_shapes(struct packings *p)
         const struct layer_weights *lw = &p->m->layers[l];
         const struct weight *const w[] = {&lw->q,    &lw->k,  &lw->v,   &lw->o,
                                           &lw->gate, &lw->up, &lw->down};
+        const struct delta_weights *d = lw->delta; /* instead of q, k, v, o */
         for (size_t i = 0; i < countof(w); i++)
             add_shape(p, w[i]);
+        if (!d)
+            continue;
+        const struct weight *const dw[] = {&d->qkv, &d->z, &d->alpha, &d->beta,
+                                           &d->out};
+        for (size_t i = 0; i < countof(dw); i++)
+            add_shape(p, dw[i]);
     }
     add_shape(p, &p->m->head);
 }

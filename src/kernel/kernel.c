@@ -233,6 +233,8 @@ static void init_neon(struct kernels *k)
     k->rope_neox = kernel_rope_neox_neon;
     k->fwht = kernel_fwht_neon;
     k->mul = kernel_mul_neon;
+    k->conv_silu = kernel_conv_silu_c; /* no NEON code of their own */
+    k->delta_step = kernel_delta_step_c;
 }
 #endif
 

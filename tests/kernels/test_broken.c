@@ -2,6 +2,7 @@
  * test_broken.c - deliberately broken kernels, each of which the harness must catch.
  */
 #define _DEFAULT_SOURCE
+#include "base/cpu.h"
 #include "kernel/variants.h"
 #include "kernels/kt.h"
 
@@ -212,6 +213,50 @@ static void test_broken_kernels_are_caught(void **state)
     }
 }
 
+static struct kernels whole; /* of a level; what the kernels below break */
+
+/* Wrong in the last row of the last of many tokens. */
+static void qdot_last_wrong(float *y, int64_t y_step, const struct kq_mat *w,
+                            const struct kq_act *x)
+{
+    whole.qdot(y, y_step, w, x);
+    if (x->rows > 16 && w->rows > 0)
+        y[(x->rows - 1) * y_step + w->rows - 1] += 1.0f;
+}
+
+/* Takes the minimum of the row before for the last one. */
+static void packed_last_wrong(float *y, int64_t y_step, const uint8_t *w,
+                              uint64_t row_bytes, int64_t rows, const struct kq_act *x)
+{
+    whole.packed[DT_Q4_K](y, y_step, w, row_bytes, rows, x);
+    if (rows > 8)
+        y[rows - 1] = y[rows - 2];
+}
+
+/* A level's own products, broken where only a part of its code is to blame. */
+static void test_broken_levels_are_caught(void **state)
+{
+    const char *level;
+    unsigned cpu;
+
+    (void)state;
+    for (int i = 1; (level = cpu_level_at(i)); i++) {
+        if (cpu_limit(&cpu, cpu_features(), level, NULL))
+            continue;
+        for (int broken = 0; broken < 2; broken++) {
+            struct kcheck t = kt_make(cpu, true);
+            whole = t.k;
+            if (broken == 0)
+                t.k.qdot = qdot_last_wrong;
+            else if (whole.packed[DT_Q4_K])
+                t.k.packed[DT_Q4_K] = packed_last_wrong;
+            if ((broken == 0 || whole.packed[DT_Q4_K]) && kcheck_run(&t) == 0)
+                fail_msg("level %s: broken kernel %d passed", level, broken);
+            kt_free(&t);
+        }
+    }
+}
+
 static void test_whole_kernels_pass(void **state)
 {
     struct kcheck t = kt_make(0, true);
@@ -246,6 +291,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_whole_kernels_pass),
         cmocka_unit_test(test_broken_kernels_are_caught),
+        cmocka_unit_test(test_broken_levels_are_caught),
         cmocka_unit_test(test_over_read_faults),
     };
 

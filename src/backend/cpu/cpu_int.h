@@ -11,7 +11,7 @@
 #include "kernel/kernel.h"
 
 enum {
-    CPU_SCRATCH = 512 * 1024,  /* bytes per thread: 16 unpacked rows of 21,845 columns */
+    CPU_SCRATCH = 512 * 1024, /* bytes per thread: 16 unpacked rows of 21,845 columns */
     CPU_MAX_WIDTH = 64 * 1024, /* one F32 row must fit the scratch */
     CPU_ALIGN = 64,
 };
