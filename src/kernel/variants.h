@@ -204,7 +204,7 @@ void kernel_add_neon(float *y, const float *x, int64_t n);
 void kernel_mul_neon(float *y, const float *a, const float *b, int64_t n);
 void kernel_exp_neon(float *y, const float *x, int64_t n);
 void kernel_softcap_neon(float *p, int64_t n, float cap);
-float kernel_softmax_neon(float *p, int64_t n, float scale);
+float kernel_softmax_neon(float *p, int64_t n, float scale, float *max_out);
 void kernel_weighted_sum_neon(float *out, const float *p, const float *v,
                               int64_t v_step, int64_t n_pos, int64_t dim);
 void kernel_rope_norm_neon(float *x, const float *c, const float *s, int64_t n_pairs);

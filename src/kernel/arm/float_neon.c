@@ -226,9 +226,10 @@ static float scale_and_max(float *p, int64_t n, float scale)
     return m;
 }
 
-float kernel_softmax_neon(float *p, int64_t n, float scale)
+float kernel_softmax_neon(float *p, int64_t n, float scale, float *max_out)
 {
-    float32x4_t max = vdupq_n_f32(scale_and_max(p, n, scale));
+    float top = scale_and_max(p, n, scale);
+    float32x4_t max = vdupq_n_f32(top);
     float32x4_t sum[4] = {vdupq_n_f32(0), vdupq_n_f32(0), vdupq_n_f32(0),
                           vdupq_n_f32(0)};
     int64_t i = 0;
@@ -247,6 +248,7 @@ float kernel_softmax_neon(float *p, int64_t n, float scale)
             rest[k] = 0.0f;
         sum[i / 4 % 4] = vaddq_f32(sum[i / 4 % 4], vld1q_f32(rest));
     }
+    *max_out = top + 0.0f; /* one zero for both signs */
     return fold_quads(sum, 4);
 }
 
