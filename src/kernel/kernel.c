@@ -14,18 +14,24 @@
 #endif
 
 /* Up to how many tokens the packed rows win over unpacking, measured (docs/KERNELS.md). */
-static void set_packed_tokens(struct kernels *k)
+static void set_packed_tokens(struct kernels *k, bool vnni)
 {
+    static const enum dtype always[] = {DT_Q2_0_G128, DT_PQ2_0, DT_TQ2_0, DT_PTQ1_0,
+                                        DT_TQ1_0};
+
     for (int t = 0; t < N_DTYPES; t++)
         k->packed_tokens[t] = k->packed[t] ? 4 : 0;
     if (k->packed[DT_Q4_K])
         k->packed_tokens[DT_Q4_K] = k->packed_tokens[DT_Q5_K] = 6;
-    k->packed_tokens[DT_Q2_0_G128] = k->packed[DT_Q2_0_G128] ? INT32_MAX : 0;
+    if (k->packed[DT_Q2_0] && !vnni)
+        k->packed_tokens[DT_Q2_0] = k->packed_tokens[DT_Q1_0] = 12;
+    for (size_t i = 0; i < countof(always); i++)
+        k->packed_tokens[always[i]] = k->packed[always[i]] ? INT32_MAX : 0;
 #if B2_X86
-    if (k->qdot == kernel_qdot_amx)
-        k->packed_tokens[DT_Q2_0_G128] = 15; /* tiles have 16 tokens */
+    if (k->qdot == kernel_qdot_amx) /* tiles have 16 tokens */
+        for (size_t i = 0; i < countof(always); i++)
+            k->packed_tokens[always[i]] = 15;
 #endif
-    k->packed_tokens[DT_PQ2_0] = k->packed_tokens[DT_Q2_0_G128];
 }
 
 static const struct kernels_attn attn_ref = {
@@ -134,6 +140,7 @@ static void init_avx2(struct kernels *k)
     k->packed[DT_PTQ1_0] = packed_ptq1_0_avx2;
     k->packed[DT_Q2_0] = packed_q2_0_avx2;
     k->packed[DT_TQ1_0] = packed_tq1_0_avx2;
+    k->packed[DT_Q1_0] = packed_q1_0_avx2;
     k->packed[DT_Q4_0] = packed_q4_0_avx2;
     k->packed[DT_Q4_1] = packed_q4_1_avx2;
     k->packed[DT_Q5_0] = packed_q5_0_avx2;
@@ -169,6 +176,16 @@ static void init_avx2(struct kernels *k)
     k->attn = attn_avx2;
 }
 
+static void init_avxvnni(struct kernels *k)
+{
+    k->name = "avxvnni";
+    k->packed[DT_Q2_0_G128] = packed_q2_0_g128_avxvnni;
+    k->packed[DT_PQ2_0] = packed_q2_0_g128_avxvnni;
+    k->packed[DT_TQ2_0] = packed_tq2_0_avxvnni;
+    k->packed[DT_PTQ1_0] = packed_ptq1_0_avxvnni;
+    k->packed[DT_TQ1_0] = packed_tq1_0_avxvnni;
+}
+
 static void init_avx512vnni(struct kernels *k)
 {
     k->name = "avx512vnni";
@@ -180,6 +197,7 @@ static void init_avx512vnni(struct kernels *k)
     k->packed[DT_PQ2_0] = packed_q2_0_g128_avx512vnni;
     k->packed[DT_TQ2_0] = packed_tq2_0_avx512vnni;
     k->packed[DT_PTQ1_0] = packed_ptq1_0_avx512vnni;
+    k->packed[DT_TQ1_0] = packed_tq1_0_avx512vnni;
     k->packed[DT_Q4_0] = packed_q4_0_avx512vnni;
     k->packed[DT_Q4_1] = packed_q4_1_avx512vnni;
     k->packed[DT_Q5_0] = packed_q5_0_avx512vnni;
@@ -244,8 +262,14 @@ void kernels_init(struct kernels *k, unsigned cpu)
 #if B2_X86
     if (cpu & CPU_AVX2)
         init_avx2(k);
+    if ((cpu & CPU_AVX2) && (cpu & CPU_AVXVNNI))
+        init_avxvnni(k);
     if ((cpu & CPU_AVX512) && (cpu & CPU_AVX512VNNI))
         init_avx512vnni(k);
+    if ((cpu & CPU_AVX512) && (cpu & CPU_AVX512VNNI) && (cpu & CPU_AVX512VBMI)) {
+        k->packed[DT_PTQ1_0] = packed_ptq1_0_avx512vbmi;
+        k->packed[DT_TQ1_0] = packed_tq1_0_avx512vbmi;
+    }
     if ((cpu & CPU_AVX512) && (cpu & CPU_AVX512VNNI) && (cpu & CPU_AMX_INT8)) {
         k->name = "amx";
         k->qdot = kernel_qdot_amx;
@@ -263,8 +287,7 @@ void kernels_init(struct kernels *k, unsigned cpu)
         k->qdot = kernel_qdot_i8mm;
     }
 #endif
-    set_packed_tokens(k);
-    (void)cpu;
+    set_packed_tokens(k, (cpu & CPU_AVX512VNNI) != 0);
 }
 
 bool kernel_is_quant(enum dtype t)

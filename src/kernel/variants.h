@@ -2,16 +2,18 @@
  * variants.h - every variant of every kernel, for the table and for the tests.
  *
  * Contracts are in kernel.h. _c is the scalar reference, _avx2 needs AVX2 and F16C,
- * _avx512vnni AVX-512 with F, BW, DQ, VL and VNNI, _neon any ARMv8-A, _dotprod and _i8mm
- * the extensions of those names.
+ * _avxvnni also AVX-VNNI, _avx512vnni AVX-512 with F, BW, DQ, VL and VNNI, _avx512vbmi
+ * also VBMI, _neon any ARMv8-A, _dotprod and _i8mm the extensions of those names.
  */
 #ifndef KERNEL_VARIANTS_H
 #define KERNEL_VARIANTS_H
 
 #include "kernel/kernel.h"
 
-/* ref/dot_ref.c */
+/* ref/act_ref.c */
 void kernel_act_quant_c(const struct kq_act *a, int64_t t, const float *x);
+
+/* ref/dot_ref.c */
 void kernel_dequant_c(float *dst, const int8_t *code, const float *scale,
                       const float *min, int64_t n);
 void kernel_qdot_c(float *y, int64_t y_step, const struct kq_mat *w,
@@ -71,8 +73,10 @@ void kernel_kv_mix_f16_c(float *out, const float *w, int64_t w_step, int64_t row
                          const struct kv_rows *v);
 
 #if B2_X86
-/* x86/dot_avx2.c */
+/* x86/act_avx2.c */
 void kernel_act_quant_avx2(const struct kq_act *a, int64_t t, const float *x);
+
+/* x86/dot_avx2.c */
 void kernel_dequant_avx2(float *dst, const int8_t *code, const float *scale,
                          const float *min, int64_t n);
 void kernel_fdot_avx2(float *y, int64_t y_step, const struct kf_mat *w,
@@ -80,7 +84,11 @@ void kernel_fdot_avx2(float *y, int64_t y_step, const struct kf_mat *w,
 
 /* x86/packed_avx2.c */
 kernel_packed packed_q2_0_g128_avx2, packed_tq2_0_avx2, packed_ptq1_0_avx2;
-kernel_packed packed_q2_0_avx2, packed_tq1_0_avx2;
+kernel_packed packed_q2_0_avx2, packed_tq1_0_avx2, packed_q1_0_avx2;
+
+/* x86/packed_avxvnni.c */
+kernel_packed packed_q2_0_g128_avxvnni, packed_tq2_0_avxvnni, packed_ptq1_0_avxvnni;
+kernel_packed packed_tq1_0_avxvnni;
 
 /* x86/packed_k_avx2.c */
 kernel_packed packed_q4_0_avx2, packed_q4_1_avx2, packed_q5_0_avx2, packed_q5_1_avx2;
@@ -91,9 +99,10 @@ kernel_packed packed_q4_0_avx512vnni, packed_q4_1_avx512vnni, packed_q5_0_avx512
 kernel_packed packed_q5_1_avx512vnni, packed_q8_0_avx512vnni, packed_q4_k_avx512vnni;
 kernel_packed packed_q5_k_avx512vnni, packed_q6_k_avx512vnni;
 
-/* x86/dot_avx512vnni.c */
+/* x86/packed_avx512vnni.c, x86/packed_avx512vbmi.c */
 kernel_packed packed_q2_0_g128_avx512vnni, packed_tq2_0_avx512vnni;
-kernel_packed packed_ptq1_0_avx512vnni;
+kernel_packed packed_ptq1_0_avx512vnni, packed_tq1_0_avx512vnni;
+kernel_packed packed_ptq1_0_avx512vbmi, packed_tq1_0_avx512vbmi;
 
 /* x86/gemm_avx2.c, x86/gemm_avx512vnni.c */
 void kernel_qdot_avx2(float *y, int64_t y_step, const struct kq_mat *w,

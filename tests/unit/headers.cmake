@@ -29,6 +29,9 @@ foreach(header ${headers})
     endif()
     if(header MATCHES "^src/kernel/arm/" AND (X86 OR header MATCHES "_body"))
         continue() # a body needs what its including file defines first
+        if(header MATCHES "512.h$")
+            list(APPEND arch -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni)
+        endif()
     endif()
     # A declaration at the end: a translation unit may not be empty.
     file(WRITE ${WORK}/alone.c

@@ -68,7 +68,7 @@ static void quant_rows(const struct matmul_ctx *c, const struct matmul_job *j,
 {
     const struct kernels *k = &c->be->k;
     const struct weight *w = j->w;
-    int64_t n = cpu_q_width(w->cols), T = c->n_tokens;
+    int64_t n = j->f->q.n, T = c->n_tokens;
     int64_t stored = weight_stored(w), groups = stored / KQ_GROUP;
     int64_t row_bytes = stored + 8 * groups;
     int64_t step = rows_that_fit(row_bytes, QUANT_ROWS, T == 1 ? VEC_BYTES : MAT_BYTES,
@@ -93,9 +93,11 @@ static void quant_rows(const struct matmul_ctx *c, const struct matmul_job *j,
     }
     for (int64_t r = begin; r < end; r += step) {
         m.rows = min_i64(step, end - r);
-        for (int64_t i = 0; i < m.rows; i++)
+        for (int64_t i = 0; i < m.rows; i++) {
             k->unpack[w->type](code + i * stored, scale + i * groups, min + i * groups,
                                w->data + (uint64_t)(r + i) * w->row_bytes, stored);
+            kernel_place(j->f->q.order, code + i * stored, stored);
+        }
         k->qdot(j->y + r, w->rows, &m, &j->f->q);
     }
 }
@@ -166,23 +168,43 @@ static void matmul_part(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
+/* A join of threads takes weights that one form of the activation serves, plain and
+ * turned: it keeps one rotation, and the 8-bit codes of one order each. */
+struct forms_used {
+    const struct rotation *rot;
+    int order[2]; /* of the plain and the turned form; -1: none yet */
+};
+
+static bool fits(const struct backend *be, struct forms_used *u, const struct weight *w)
+{
+    int *order = &u->order[w->rot != NULL];
+
+    if (w->rot && u->rot && w->rot != u->rot)
+        return false;
+    if (is_quantised(be, w)) {
+        if (*order >= 0 && *order != (int)kernel_order(w->type))
+            return false;
+        *order = (int)kernel_order(w->type);
+    }
+    u->rot = w->rot ? w->rot : u->rot;
+    return true;
+}
+
 void backend_matmul_n(struct backend *be, float *const *y,
                       const struct weight *const *w, int n, struct act *a)
 {
     for (int i = 0; i < n;) {
         struct matmul_ctx c = {.be = be, .n_tokens = a->n_tokens};
-        const struct rotation *rot = NULL;
+        struct forms_used used = {.order = {-1, -1}};
         int64_t n_tiles = 0;
-        /* The activation keeps one rotated form at a time. */
-        for (; i < n && c.n_jobs < MAX_JOBS; i++) {
+        for (; i < n && c.n_jobs < MAX_JOBS && fits(be, &used, w[i]); i++) {
             assert(w[i]->cols == a->width && weight_stored(w[i]) <= CPU_MAX_WIDTH);
-            if (w[i]->rot && rot && w[i]->rot != rot)
-                break;
-            rot = w[i]->rot ? w[i]->rot : rot;
             struct matmul_job *j = &c.job[c.n_jobs++];
             j->w = w[i];
             j->y = y[i];
-            j->f = cpu_act_form(be, a, w[i]->rot, is_quantised(be, w[i]));
+            j->f = is_quantised(be, w[i])
+                       ? cpu_act_form_q(be, a, w[i]->rot, kernel_order(w[i]->type))
+                       : cpu_act_form(be, a, w[i]->rot);
             j->first_tile = n_tiles;
             j->tile_rows = a->n_tokens == 1 ? TILE_ROWS_VEC : TILE_ROWS_MAT;
             n_tiles += (w[i]->rows + j->tile_rows - 1) / j->tile_rows;

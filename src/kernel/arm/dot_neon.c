@@ -88,6 +88,10 @@ void kernel_act_quant_neon(const struct kq_act *a, int64_t t, const float *x)
 {
     uint32x4_t m = vdupq_n_u32(0);
 
+    if (a->order != KQ_FLAT) { /* quads move, and planes are made: the reference does it */
+        kernel_act_quant_c(a, t, x);
+        return;
+    }
     for (int64_t i = 0; i < a->n; i += 4)
         m = vmaxq_u32(m, magnitude(x + i));
     float max = largest(m), d = max / (127.0f * KQ_MAX_E), part = KQ_MAX_E / max;

@@ -1,64 +1,7 @@
 /*
- * dot_ref.c - quantising activations, and the two dot products. Scalar; defines the bits.
+ * dot_ref.c - the two dot products. Scalar; defines the bits.
  */
 #include "kernel/variants.h"
-#include "tensor/f16.h"
-
-#include <math.h>
-
-/* 1.5 * 2^23: adding and subtracting it rounds |x| < 2^22 to nearest, ties to even. */
-static const float ROUND = 12582912.0f;
-static const float TINY = 0x1p-100f;
-
-/* The bits of the largest |x|. As integers, so that a NaN is the largest. */
-static uint32_t max_bits(const float *x, int64_t n)
-{
-    uint32_t max = 0;
-
-    for (int64_t i = 0; i < n; i++) {
-        uint32_t bits = f32_bits(x[i]) & 0x7fffffffu;
-        max = bits > max ? bits : max;
-    }
-    return max;
-}
-
-/* Everything that follows from q and e of group g. */
-static void derive(const struct kq_act *a, int64_t t, int64_t g, int e)
-{
-    const int8_t *q = a->q + t * a->n + g * KQ_GROUP;
-    int32_t *sum = a->sum + t * (a->n / KQ_GROUP + 1) + g;
-    int total = 0;
-
-    for (int i = 0; i < KQ_GROUP; i++) {
-        int64_t c = g * KQ_GROUP + i, first = c / KQ_PLANE * KQ_PLANE;
-        int64_t m = a->n - first < KQ_PLANE ? a->n - first : KQ_PLANE;
-        a->p[t * a->n + first + (c - first) / 4 + c % 4 * (m / 4)] = q[i];
-        a->e[(t * a->n + c) / 2] = (int16_t)e;
-        total += q[i];
-    }
-    a->ep[t * a->n / 8 + 2 * g] = a->ep[t * a->n / 8 + 2 * g + 1] = (int16_t)e;
-    sum[1] = (int32_t)((uint32_t)sum[0] + (uint32_t)(e * total)); /* modulo 2^32 */
-    a->s[t * a->n / KQ_GROUP + g] = (float)(e * total);
-}
-
-void kernel_act_quant_c(const struct kq_act *a, int64_t t, const float *x)
-{
-    float max = f32_from_bits(max_bits(x, a->n));
-    bool empty = !(max >= TINY) || isinf(max); /* or infinite, or NaN */
-    float d = max / (127.0f * KQ_MAX_E), part = KQ_MAX_E / max;
-
-    a->sum[t * (a->n / KQ_GROUP + 1)] = 0;
-    a->d[t] = !empty ? d : max < TINY ? 0.0f : NAN;
-    for (int64_t g = 0; g < a->n / KQ_GROUP; g++, x += KQ_GROUP) {
-        int8_t *q = a->q + t * a->n + g * KQ_GROUP;
-        int e = empty ? 1 : 1 + (int)(f32_from_bits(max_bits(x, KQ_GROUP)) * part);
-        e = e > KQ_MAX_E ? KQ_MAX_E : e;
-        float inv = 1.0f / (d * (float)e); /* |x| * inv < 127.5 by the choice of e */
-        for (int i = 0; i < KQ_GROUP; i++)
-            q[i] = empty ? 0 : (int8_t)((x[i] * inv + ROUND) - ROUND);
-        derive(a, t, g, e);
-    }
-}
 
 void kernel_dequant_c(float *dst, const int8_t *code, const float *scale,
                       const float *min, int64_t n)
