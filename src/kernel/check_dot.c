@@ -95,8 +95,9 @@ static void check_group_values(struct kcheck *t, const struct kq_act *a, const f
             kcheck_fail(t, "act_quant values", "order=%d position %d x=%a q=%d",
                         (int)a->order, i, (double)x[c], a->q[i]);
         int b = i / KQ_PLANE * KQ_PLANE, j = i - b;
-        if (a->order == KQ_FLAT && (a->p[b + j / 4 + j % 4 * (KQ_PLANE / 4)] != a->q[i] ||
-                                    a->ep[2 * g + i % 2] != e))
+        if (a->order == KQ_FLAT &&
+            (a->p[b + j / 4 + j % 4 * (KQ_PLANE / 4)] != a->q[i] ||
+             a->ep[2 * g + i % 2] != e))
             kcheck_fail(t, "act_quant planes", "position %d", i);
     }
     if (step * 127 > top + (double)a->d[0] * 127.01)

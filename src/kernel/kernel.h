@@ -84,13 +84,13 @@ enum kq_order {
  *                for pairs of bytes in digits 0-3, then 16 in digit 4
  *   KQ_TRITS256  the same for bytes 0-31, then for bytes 32-51 */
 struct kq_act {
-    int8_t *q;    /* [rows][n] -127..127, by position like e, sum and s */
-    int8_t *p;    /* [rows][kq_p_step()] the same codes in planes */
-    int16_t *e;   /* [rows][n / 2] factor of positions 2i, 2i+1: 1..KQ_MAX_E */
-    int16_t *ep;  /* [rows][kq_ep_step()] the same factors for planes */
-    int32_t *sum; /* [rows][n / KQ_GROUP + 1] sum of e * q over the groups before */
-    float *s;     /* [rows][n / KQ_GROUP] e * sum of the group's q */
-    float *d;     /* [rows] */
+    int8_t *q;       /* [rows][n] -127..127, by position like e, sum and s */
+    int8_t *p;       /* [rows][kq_p_step()] the same codes in planes */
+    int16_t *e;      /* [rows][n / 2] factor of positions 2i, 2i+1: 1..KQ_MAX_E */
+    int16_t *ep;     /* [rows][kq_ep_step()] the same factors for planes */
+    int32_t *sum;    /* [rows][n / KQ_GROUP + 1] sum of e * q over the groups before */
+    float *s;        /* [rows][n / KQ_GROUP] e * sum of the group's q */
+    float *d;        /* [rows] */
     int64_t rows, n; /* n a multiple of kq_order_block() */
     enum kq_order order;
 };
@@ -211,9 +211,11 @@ int kernel_block(enum dtype t); /* columns of quantised type t that share a scal
 int kernel_low(enum dtype t);   /* kq_mat.low of its codes */
 int kernel_top(enum dtype t);   /* kq_mat.top of its codes */
 
-enum kq_order kernel_order(enum dtype t); /* of activations for packed weights of type t */
-int kq_order_block(enum kq_order o);      /* columns that an order moves among themselves */
-int kq_quad(enum kq_order o, int u); /* columns 4 of it.. stand at positions 4u.. of a block */
+enum kq_order
+kernel_order(enum dtype t);          /* of activations for packed weights of type t */
+int kq_order_block(enum kq_order o); /* columns that an order moves among themselves */
+int kq_quad(enum kq_order o,
+            int u); /* columns 4 of it.. stand at positions 4u.. of a block */
 int64_t kq_p_step(enum kq_order o, int64_t n);  /* bytes of kq_act.p for n columns */
 int64_t kq_ep_step(enum kq_order o, int64_t n); /* numbers of kq_act.ep */
 /* Puts n codes of one row, whole blocks, from the order of columns into order o. */

@@ -65,15 +65,9 @@ int kq_quad(enum kq_order o, int u)
     case KQ_PLANES:
         return u / 32 * 32 + across(u % 32, 8);
     case KQ_TRITS128: /* bytes 0-15 and their fifth digit, bytes 16-23, the rest */
-        return u < 16   ? across(u, 4)
-               : u < 20 ? u
-               : u < 28 ? 20 + across(u - 20, 2)
-                        : u;
+        return u < 16 ? across(u, 4) : u < 20 ? u : u < 28 ? 20 + across(u - 20, 2) : u;
     case KQ_TRITS256: /* bytes 0-31 and their fifth digit, bytes 32-47, the rest */
-        return u < 32   ? across(u, 8)
-               : u < 40 ? u
-               : u < 56 ? 40 + across(u - 40, 4)
-                        : u;
+        return u < 32 ? across(u, 8) : u < 40 ? u : u < 56 ? 40 + across(u - 40, 4) : u;
     default:
         return u;
     }

@@ -109,6 +109,21 @@ static void unpack_last_wrong(int8_t *code, float *scale, float *min,
         code[n - 1] ^= 1;
 }
 
+/* Leaves the codes in the order of columns, where the activation is in another. */
+static void packed_not_placed(float *y, int64_t y_step, const uint8_t *w,
+                              uint64_t row_bytes, int64_t rows, const struct kq_act *x)
+{
+    enum { N = 4 * 128 };
+    int8_t code[N];
+    float scale[N / KQ_GROUP], min[N / KQ_GROUP];
+
+    for (int64_t r = 0; r < rows; r++) {
+        struct kq_mat m = {code, scale, NULL, 1, N, N / KQ_GROUP, 128, 1, 3};
+        unpack_ptq1_0_c(code, scale, min, w + (uint64_t)r * row_bytes, x->n);
+        kernel_qdot_c(y + r, y_step, &m, x);
+    }
+}
+
 static void exp_one_ulp(float *y, const float *x, int64_t n)
 {
     kernel_exp_c(y, x, n);
@@ -167,7 +182,7 @@ static void put_unclamped(uint8_t *code, uint16_t *scale, int64_t scale_step,
 static void test_broken_kernels_are_caught(void **state)
 {
     (void)state;
-    for (int i = 0; i < 12; i++) {
+    for (int i = 0; i < 13; i++) {
         struct kcheck t = kt_make(0, true);
         switch (i) {
         case 0:
@@ -202,6 +217,9 @@ static void test_broken_kernels_are_caught(void **state)
             break;
         case 10:
             t.k.attn.put_q8 = put_unclamped;
+            break;
+        case 11:
+            t.k.packed[DT_PTQ1_0] = packed_not_placed;
             break;
         default:
             t.k.fwht = fwht_other_order;

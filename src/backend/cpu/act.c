@@ -31,8 +31,7 @@ static struct act_layout layout(const struct backend *be, int64_t max_tokens,
 {
     uint64_t n = (uint64_t)max_tokens * (uint64_t)max_width;
     /* Room for every order: rows of whole blocks of the widest, p of base-3 types. */
-    uint64_t n_q = (uint64_t)max_tokens *
-                   (uint64_t)cpu_q_width(KQ_TRITS256, max_width);
+    uint64_t n_q = (uint64_t)max_tokens * (uint64_t)cpu_q_width(KQ_TRITS256, max_width);
     struct act_layout l = {0};
 
     l.x = place(&l, 4 * n);

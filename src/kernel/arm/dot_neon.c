@@ -88,7 +88,8 @@ void kernel_act_quant_neon(const struct kq_act *a, int64_t t, const float *x)
 {
     uint32x4_t m = vdupq_n_u32(0);
 
-    if (a->order != KQ_FLAT) { /* quads move, and planes are made: the reference does it */
+    if (a->order !=
+        KQ_FLAT) { /* quads move, and planes are made: the reference does it */
         kernel_act_quant_c(a, t, x);
         return;
     }

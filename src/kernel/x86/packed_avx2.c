@@ -26,11 +26,10 @@ void packed_ptq1_0_avx2(float *y, int64_t y_step, const uint8_t *w, uint64_t row
 }
 
 void packed_tq1_0_avx2(float *y, int64_t y_step, const uint8_t *w, uint64_t row_bytes,
-                        int64_t rows, const struct kq_act *x)
+                       int64_t rows, const struct kq_act *x)
 {
     packed_trits(y, y_step, w, row_bytes, rows, x, one_tq1_0, many_tq1_0);
 }
-
 
 /* The 2-bit codes of v, from the low bits up, times four registers of q: sums of pairs,
  * at most 4 * 2 * 3 * 127. */

@@ -9,7 +9,8 @@ struct two_bits {
     int units;                   /* in a block */
 };
 
-static const struct two_bits FORM_Q2_0_G128 = {34, 2, 0, 1}, FORM_TQ2_0 = {66, 0, 64, 2};
+static const struct two_bits FORM_Q2_0_G128 = {34, 2, 0, 1},
+                             FORM_TQ2_0 = {66, 0, 64, 2};
 
 static ALWAYS_INLINE void one_2bits(float *y, const struct pair_rows *s,
                                     const struct kq_act *x, int64_t t, int64_t n_rows,
@@ -34,7 +35,8 @@ static ALWAYS_INLINE void one_2bits(float *y, const struct pair_rows *s,
                     c = _mm512_dpbusd_epi32(c, _mm512_and_si512(v, three), q[k]);
                     v = _mm512_srli_epi16(v, 2);
                 }
-                sum[i] = h ? _mm512_dpwssd_epi32(sum[i], c, e) : _mm512_madd_epi16(c, e);
+                sum[i] =
+                    h ? _mm512_dpwssd_epi32(sum[i], c, e) : _mm512_madd_epi16(c, e);
             }
         }
         acc = add_block(acc, row_halves(s, w->bytes * b + w->scale),
@@ -82,11 +84,13 @@ static ALWAYS_INLINE void meet_2bits(__m512 *acc, const __m512i *u, __m512 scale
                            act_sum(x, t + j, 8 * units * b, 8 * units));
 }
 
-static ALWAYS_INLINE void many_2bits(float *y, int64_t y_step, const struct pair_rows *s,
-                                     const struct kq_act *x, int64_t t, int64_t n_t,
-                                     int64_t n_rows, const struct two_bits *w)
+static ALWAYS_INLINE void many_2bits(float *y, int64_t y_step,
+                                     const struct pair_rows *s, const struct kq_act *x,
+                                     int64_t t, int64_t n_t, int64_t n_rows,
+                                     const struct two_bits *w)
 {
-    struct part first = {x->p + t * x->n, x->ep + t * x->n / 8, x->n, x->n / 8, 32, false};
+    struct part first = {
+        x->p + t * x->n, x->ep + t * x->n / 8, x->n, x->n / 8, 32, false};
     __m512 acc[TILE];
     __m512i u[64];
 
@@ -131,9 +135,9 @@ static ALWAYS_INLINE void one_tq2_0(float *y, const struct pair_rows *s,
     one_2bits(y, s, x, t, n_rows, &FORM_TQ2_0);
 }
 
-static ALWAYS_INLINE void many_tq2_0(float *y, int64_t y_step, const struct pair_rows *s,
-                                     const struct kq_act *x, int64_t t, int64_t n_t,
-                                     int64_t n_rows)
+static ALWAYS_INLINE void many_tq2_0(float *y, int64_t y_step,
+                                     const struct pair_rows *s, const struct kq_act *x,
+                                     int64_t t, int64_t n_t, int64_t n_rows)
 {
     many_2bits(y, y_step, s, x, t, n_t, n_rows, &FORM_TQ2_0);
 }

@@ -21,15 +21,14 @@ void packed_tq2_0_avxvnni(float *y, int64_t y_step, const uint8_t *w,
     packed_2bits(y, y_step, w, row_bytes, rows, x, &f);
 }
 
-void packed_ptq1_0_avxvnni(float *y, int64_t y_step, const uint8_t *w, uint64_t row_bytes,
-                        int64_t rows, const struct kq_act *x)
+void packed_ptq1_0_avxvnni(float *y, int64_t y_step, const uint8_t *w,
+                           uint64_t row_bytes, int64_t rows, const struct kq_act *x)
 {
     packed_trits(y, y_step, w, row_bytes, rows, x, one_ptq1_0, many_ptq1_0);
 }
 
-void packed_tq1_0_avxvnni(float *y, int64_t y_step, const uint8_t *w, uint64_t row_bytes,
-                        int64_t rows, const struct kq_act *x)
+void packed_tq1_0_avxvnni(float *y, int64_t y_step, const uint8_t *w,
+                          uint64_t row_bytes, int64_t rows, const struct kq_act *x)
 {
     packed_trits(y, y_step, w, row_bytes, rows, x, one_tq1_0, many_tq1_0);
 }
-

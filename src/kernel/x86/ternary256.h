@@ -285,7 +285,8 @@ struct parts {
 
 static ALWAYS_INLINE struct parts parts_ptq1_0(const struct kq_act *x, int64_t t)
 {
-    int64_t p_step = kq_p_step(KQ_TRITS128, x->n), ep_step = kq_ep_step(KQ_TRITS128, x->n);
+    int64_t p_step = kq_p_step(KQ_TRITS128, x->n),
+            ep_step = kq_ep_step(KQ_TRITS128, x->n);
     const int8_t *p = x->p + t * p_step;
     const int16_t *ep = x->ep + t * ep_step;
 
@@ -297,7 +298,8 @@ static ALWAYS_INLINE struct parts parts_ptq1_0(const struct kq_act *x, int64_t t
 /* TQ1_0: 32 bytes of five digits, 16 of five, 4 of four, and the scale. */
 static ALWAYS_INLINE struct parts parts_tq1_0(const struct kq_act *x, int64_t t)
 {
-    int64_t p_step = kq_p_step(KQ_TRITS256, x->n), ep_step = kq_ep_step(KQ_TRITS256, x->n);
+    int64_t p_step = kq_p_step(KQ_TRITS256, x->n),
+            ep_step = kq_ep_step(KQ_TRITS256, x->n);
     const int8_t *p = x->p + t * p_step;
     const int16_t *ep = x->ep + t * ep_step;
 
@@ -393,7 +395,8 @@ static ALWAYS_INLINE void meet_ptq1_0(__m256 *acc, const __m256i *u, __m256 scal
         all[j] = join_pairs(sum + 4 * j);
     dot_planes(sum, u + 20, 2, &a->mid, n_t);
     for (int j = 0; j < n_t; j++)
-        all[j] = _mm256_add_epi32(all[j], _mm256_hadd_epi32(sum[2 * j], sum[2 * j + 1]));
+        all[j] =
+            _mm256_add_epi32(all[j], _mm256_hadd_epi32(sum[2 * j], sum[2 * j + 1]));
     dot_planes(sum, u + 30, 1, &a->last, n_t);
     for (int j = 0; j < n_t; j++)
         acc[j] = add_block(acc[j], scale, _mm256_add_epi32(all[j], sum[j]),
@@ -580,7 +583,8 @@ static ALWAYS_INLINE void many_2bits(float *y, int64_t y_step, const struct row_
                                      const struct kq_act *x, int64_t t, int64_t n_t,
                                      const struct two_bits *w, int64_t n_rows)
 {
-    struct part first = {x->p + t * x->n, x->ep + t * x->n / 8, x->n, x->n / 8, 32, false};
+    struct part first = {
+        x->p + t * x->n, x->ep + t * x->n / 8, x->n, x->n / 8, 32, false};
     __m256 acc[TILE];
     __m256i u[64];
 

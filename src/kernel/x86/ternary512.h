@@ -16,7 +16,8 @@ enum { DIGITS = 5, LINE = 64, MAX_TOKENS = 4 };
 enum { TILE = 16 }; /* tokens that meet a block together: their part of it fits L1 */
 
 /* Asks for bytes [at, at + n) of the next set of rows, once for each cache line. */
-static ALWAYS_INLINE void prefetch_next(const struct pair_rows *s, int64_t at, int64_t n)
+static ALWAYS_INLINE void prefetch_next(const struct pair_rows *s, int64_t at,
+                                        int64_t n)
 {
     for (int64_t l = (at + LINE - 1) / LINE * LINE; l < at + n; l += LINE)
         prefetch_pairs(s, 0, PAIRS, l);
@@ -78,7 +79,8 @@ static ALWAYS_INLINE struct trits trits_make(void)
 {
     struct trits t = {0};
 #if defined(__AVX512VBMI__)
-    static const uint8_t first[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    static const uint8_t first[16] = {0, 1, 2,  3,  4,  5,  6,  7,
+                                      8, 9, 10, 11, 12, 13, 14, 15};
     const __m512i lane = _mm512_setr_epi64(0, 0, 0x1010101010101010, 0x1010101010101010,
                                            0x2020202020202020, 0x2020202020202020,
                                            0x3030303030303030, 0x3030303030303030);
@@ -86,8 +88,10 @@ static ALWAYS_INLINE struct trits trits_make(void)
         __m512i v = _mm512_add_epi8(_mm512_broadcast_i32x4(load128(first)), lane);
         v = _mm512_add_epi8(v, _mm512_set1_epi8((char)(64 * i)));
         t.four[i] = _mm512_setzero_si512();
-        for (int k = 0; k < 4; k++, v = next_digit(v)) /* a digit has 2 bits: none cross */
-            t.four[i] = _mm512_or_si512(t.four[i], _mm512_slli_epi16(top_digits(v), 2 * k));
+        for (int k = 0; k < 4;
+             k++, v = next_digit(v)) /* a digit has 2 bits: none cross */
+            t.four[i] =
+                _mm512_or_si512(t.four[i], _mm512_slli_epi16(top_digits(v), 2 * k));
         t.fifth[i] = top_digits(v);
     }
 #endif
@@ -97,7 +101,8 @@ static ALWAYS_INLINE struct trits trits_make(void)
 #if defined(__AVX512VBMI__)
 static ALWAYS_INLINE __m512i look_up(__m512i v, __mmask64 upper, const __m512i *table)
 {
-    return _mm512_mask_blend_epi8(upper, _mm512_permutex2var_epi8(table[0], v, table[1]),
+    return _mm512_mask_blend_epi8(upper,
+                                  _mm512_permutex2var_epi8(table[0], v, table[1]),
                                   _mm512_permutex2var_epi8(table[2], v, table[3]));
 }
 #endif
@@ -252,7 +257,8 @@ struct parts {
  * register with their first bytes, eight with the next, all with the last. */
 static ALWAYS_INLINE struct parts parts_ptq1_0(const struct kq_act *x, int64_t t)
 {
-    int64_t p_step = kq_p_step(KQ_TRITS128, x->n), ep_step = kq_ep_step(KQ_TRITS128, x->n);
+    int64_t p_step = kq_p_step(KQ_TRITS128, x->n),
+            ep_step = kq_ep_step(KQ_TRITS128, x->n);
     const int8_t *p = x->p + t * p_step;
     const int16_t *ep = x->ep + t * ep_step;
 
@@ -264,7 +270,8 @@ static ALWAYS_INLINE struct parts parts_ptq1_0(const struct kq_act *x, int64_t t
 /* TQ1_0: 32 bytes of five digits, 16 of five, 4 of four, and the scale. */
 static ALWAYS_INLINE struct parts parts_tq1_0(const struct kq_act *x, int64_t t)
 {
-    int64_t p_step = kq_p_step(KQ_TRITS256, x->n), ep_step = kq_ep_step(KQ_TRITS256, x->n);
+    int64_t p_step = kq_p_step(KQ_TRITS256, x->n),
+            ep_step = kq_ep_step(KQ_TRITS256, x->n);
     const int8_t *p = x->p + t * p_step;
     const int16_t *ep = x->ep + t * ep_step;
 
@@ -357,8 +364,7 @@ static ALWAYS_INLINE void meet_ptq1_0(__m512 *acc, const __m512i *u, __m512 scal
         all[j] = lane_sums(sum + 4 * j);
     dot_planes(sum, u + 20, 2, &a->mid, n_t);
     for (int j = 0; j < n_t; j++)
-        all[j] =
-            _mm512_add_epi32(all[j], add_neighbours(sum[2 * j], sum[2 * j + 1]));
+        all[j] = _mm512_add_epi32(all[j], add_neighbours(sum[2 * j], sum[2 * j + 1]));
     dot_planes(sum, u + 30, 1, &a->last, n_t);
     for (int j = 0; j < n_t; j++)
         acc[j] = add_block(acc[j], scale, _mm512_add_epi32(all[j], sum[j]),
