@@ -4,6 +4,7 @@
 #include "kernel/variants.h"
 #include "tensor/f16.h"
 
+#include <assert.h>
 #include <math.h>
 
 /* 1.5 * 2^23: adding and subtracting it rounds |x| < 2^22 to nearest, ties to even. */
@@ -35,6 +36,7 @@ static int p_source(enum kq_order o, int i, int m)
 {
     int k = i / 32 % 5, l = i % 32;
 
+    assert(m >= KQ_STEP);
     switch (o) {
     case KQ_FLAT:
         return i % (m / 4) * 4 + i / (m / 4);

@@ -42,7 +42,7 @@ static ALWAYS_INLINE void prefetch_next(const struct row_set *s, int64_t at, int
     for (int64_t l = (at + LINE - 1) / LINE * LINE; l < at + n; l += LINE)
         for (int i = 0; i < ROWS; i++)
             _mm_prefetch((const char *)((uintptr_t)s->row[i] + s->ahead + (uint64_t)l),
-                         _MM_HINT_T0);
+                         _MM_HINT_T1);
 }
 
 static ALWAYS_INLINE short half_at(const uint8_t *p)
