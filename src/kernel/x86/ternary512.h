@@ -179,16 +179,6 @@ static ALWAYS_INLINE __m512i dot_digits(__m512i v, const struct part *a,
     return sum;
 }
 
-/* Bytes at.. of rows i, i + 4, i + 8, i + 12, 16 of each. */
-static ALWAYS_INLINE __m512i quad_bytes(const struct pair_rows *s, int i, int64_t at)
-{
-    __m512i v = _mm512_castsi128_si512(load128(s->a[i] + at));
-
-    v = _mm512_inserti32x4(v, load128(s->b[i] + at), 1);
-    v = _mm512_inserti32x4(v, load128(s->a[i + 4] + at), 2);
-    return _mm512_inserti32x4(v, load128(s->b[i + 4] + at), 3);
-}
-
 static ALWAYS_INLINE __m128i two_eights(const uint8_t *a, const uint8_t *b)
 {
     int64_t lo, hi;
