@@ -70,6 +70,21 @@ fuzz_all() {
     grep -qE FAILED "$lines" && cat "$lines"
 }
 
+# arm_level PROCESSOR LEVEL: the kernel checks on a processor whose highest level it is.
+arm_level() {
+    local qemu
+    qemu=$(command -v qemu-aarch64-static || command -v qemu-aarch64) || return 1
+    timeout 300 "$qemu" -cpu "$1" build/arm64/kernel_levels "$2"
+}
+
+arm_all() {
+    say "kernels of 64-bit ARM, built across and run in an emulator"
+    step build-arm64 configure_and_build arm64
+    step arm64-neon arm_level cortex-a72 neon
+    step arm64-dotprod arm_level cortex-a76 dotprod
+    step arm64-i8mm arm_level max,pauth-impdef=on i8mm
+}
+
 finish() {
     say "done"
     [ ${#failures[@]} -eq 0 ] || printf 'failed: %s\n' "${failures[*]}"
@@ -104,6 +119,8 @@ tests asan -j "$(nproc)" -LE 'model|oracle|e2e|oom'
 say "tests with threads, thread sanitizer"
 step build-tsan configure_and_build tsan
 tests tsan -L threads
+
+[ "$(uname -m)" != x86_64 ] || arm_all
 
 say "fuzzing, ${B2_FUZZ_S:-60} s each"
 step build-fuzz configure_and_build fuzz

@@ -51,6 +51,8 @@ unsigned cpu_x86_decode(const struct cpu_x86 *r)
     f |= CPU_AVX512;
     if (bit(r->leaf7_ecx, 11))
         f |= CPU_AVX512VNNI;
+    if (bit(r->leaf7_ecx, 1))
+        f |= CPU_AVX512VBMI;
     if (bit(r->leaf7_1_eax, 5))
         f |= CPU_AVX512BF16;
     if ((r->xcr0 & XCR0_AMX) != XCR0_AMX || !r->amx_allowed || !bit(r->leaf7_edx, 24))
@@ -123,7 +125,8 @@ enum {
     ALLOW_AVX2 = CPU_SSE2 | CPU_AVX2 | CPU_FMA,
     ALLOW_AVXVNNI = ALLOW_AVX2 | CPU_AVXVNNI,
     ALLOW_AVX512 = ALLOW_AVX2 | CPU_AVX512,
-    ALLOW_AVX512VNNI = ALLOW_AVX512 | CPU_AVXVNNI | CPU_AVX512VNNI | CPU_AVX512BF16,
+    ALLOW_AVX512VNNI =
+        ALLOW_AVX512 | CPU_AVXVNNI | CPU_AVX512VNNI | CPU_AVX512BF16 | CPU_AVX512VBMI,
     ALLOW_AMX = ALLOW_AVX512VNNI | CPU_AMX_INT8 | CPU_AMX_BF16,
 };
 

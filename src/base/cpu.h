@@ -22,6 +22,7 @@ enum {
     CPU_NEON = 1 << 9,
     CPU_DOTPROD = 1 << 10,
     CPU_I8MM = 1 << 11,
+    CPU_AVX512VBMI = 1 << 12, /* a part of the level avx512vnni where it exists */
 };
 
 /* Feature bits of this machine. */

@@ -119,6 +119,29 @@ void file_map_will_need(const struct file_map *m, uint64_t offset, uint64_t size
     advise(m, offset, size, MADV_WILLNEED, false);
 }
 
+/* Pages that the system already holds cost a look at each; the others are asked for a
+ * window ahead of the one that is waited for, so that the disk never rests. */
+void file_map_warm(const struct file_map *m, uint64_t offset, uint64_t size)
+{
+    const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), window = 16u << 20;
+
+    if (!m || !m->data || offset >= m->size)
+        return;
+    uint64_t end = size > m->size - offset ? m->size : offset + size;
+    file_map_will_need(m, offset, window);
+    for (uint64_t at = offset & ~(page - 1); at < end; at += window) {
+        uint64_t stop = end - at < window ? end : at + window;
+        file_map_will_need(m, stop, window);
+#ifdef MADV_POPULATE_READ /* Linux 5.14; older kernels refuse it */
+        if (madvise(map_addr(m, (size_t)at), (size_t)(stop - at), MADV_POPULATE_READ) ==
+            0)
+            continue;
+#endif
+        for (uint64_t p = at; p < stop; p += page)
+            (void)*(const volatile uint8_t *)(m->data + p);
+    }
+}
+
 void file_map_drop(const struct file_map *m, uint64_t offset, uint64_t size)
 {
     advise(m, offset, size, MADV_DONTNEED, true);

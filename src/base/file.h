@@ -26,6 +26,9 @@ void file_unmap(struct file_map *m); /* zeroed or NULL is fine */
 /* Asks the system to read [offset, offset+size) ahead / to drop it from this map. */
 void file_map_will_need(const struct file_map *m, uint64_t offset, uint64_t size);
 void file_map_drop(const struct file_map *m, uint64_t offset, uint64_t size);
+/* Reads [offset, offset+size) into the system's cache and maps it, in order, at the disk's
+ * speed; returns when it is there. */
+void file_map_warm(const struct file_map *m, uint64_t offset, uint64_t size);
 
 /* Reads a whole file of at most max_bytes; *out owned (mem_free), with a terminating
  * zero that *size does not count. path "-" reads standard input. */

@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "cli/bench_packings.h"
 #include "cli/cache_opts.h"
 #include "cli/cli.h"
 #include "eval/speed.h"
@@ -38,7 +39,7 @@ struct bench {
     const char *model_path, *prefill_words, *depth_words, *thread_words;
     int64_t n_decode, batch, runs;
     struct cache_words cache;
-    bool no_cold;
+    bool no_cold, warm, packings;
 
     struct log log;
     struct int_list prefill, depth, threads;
@@ -104,6 +105,10 @@ static int parse(struct bench *b, int argc, char **argv)
         CACHE_WINDOW_OPTS(&b->cache),
         {OPT_FLAG, 0, "no-cold", NULL, &b->no_cold, 0, 0,
          "Leave the file in the system's cache: no cold start."},
+        {OPT_FLAG, 0, "warm", NULL, &b->warm, 0, 0,
+         "Read the whole file ahead before the first token."},
+        {OPT_FLAG, 0, "compare-packings", NULL, &b->packings, 0, 0,
+         "Only measure the model's matrices in each ternary type, and recommend one."},
         CLI_OPTS_AFTER_THREADS(&b->common),
         {OPT_FLAG, 0, "json", NULL, &b->common.json, 0, 0,
          "One JSON object on stdout."},
@@ -142,7 +147,7 @@ static enum b2_status measure_load(struct bench *b, struct pool *pool,
                                    struct b2_err *err)
 {
     const struct backend_config cfg = {.pool = pool, .cpu = b->cpu};
-    const struct model_params mp = {0};
+    const struct model_params mp = {.warm = b->warm};
     double warm[SPEED_MAX_RUNS];
     bool cold = false;
     enum b2_status rc = b->no_cold ? B2_OK : speed_forget(&cold, b->model_path, err);
@@ -414,6 +419,23 @@ static void print_table(const struct bench *b)
     str_free(&peak);
 }
 
+static int compare_packings(struct bench *b)
+{
+    struct b2_err err = {0};
+
+    if (cli_cpu(&b->cpu, &b->common, &err))
+        return cli_report_error(&err);
+    default_threads(b);
+    return bench_packings(&(struct bench_packings){.common = &b->common,
+                                                   .log = &b->log,
+                                                   .model_path = b->model_path,
+                                                   .processor = b->processor,
+                                                   .threads = b->threads.v,
+                                                   .n_threads = b->threads.n,
+                                                   .runs = (int)b->runs,
+                                                   .cpu = b->cpu});
+}
+
 int cmd_bench(int argc, char **argv)
 {
     struct bench *b = mem_calloc(1, sizeof *b);
@@ -435,7 +457,9 @@ int cmd_bench(int argc, char **argv)
         b->log = cli_log(&b->common);
         cpu_model_name(b->processor, sizeof b->processor);
         cli_on_interrupt(on_interrupt, b);
-        if (measure(b, &err)) {
+        if (b->packings) {
+            code = compare_packings(b);
+        } else if (measure(b, &err)) {
             code = cli_report_error(&err);
         } else if (b->common.json) {
             code = cli_print_json(result_json(b));

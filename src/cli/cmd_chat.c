@@ -22,7 +22,7 @@ struct chat_cmd {
     int64_t n_predict, ctx, batch;
     struct cache_words cache;
     struct sampling sampling;
-    bool exact;
+    bool exact, warm;
 
     struct log log;
     struct pool *pool;
@@ -80,6 +80,8 @@ static int parse(struct chat_cmd *c, int argc, char **argv)
         SAMPLING_OPTS(&c->sampling, "what the model advises, or 0.7 with top-p 0.95"),
         {OPT_FLAG, 0, "exact", NULL, &c->exact, 0, 0,
          "Activations and sums in F32: slow, the yardstick."},
+        {OPT_FLAG, 0, "warm", NULL, &c->warm, 0, 0,
+         "Read the whole file ahead before the first token."},
         CLI_COMMON_OPTS(&c->common),
         {.kind = OPT_END},
     };
@@ -97,7 +99,7 @@ static int parse(struct chat_cmd *c, int argc, char **argv)
 
 static enum b2_status prepare(struct chat_cmd *c, struct b2_err *err)
 {
-    const struct model_params mp = {.log = &c->log};
+    const struct model_params mp = {.log = &c->log, .warm = c->warm};
     struct backend_config cfg = {.exact = c->exact, .log = &c->log};
     struct session_params sp = {.ctx = c->ctx,
                                 .batch = c->batch,

@@ -26,7 +26,7 @@ struct run {
     int64_t n_predict, ctx, batch;
     struct cache_words cache;
     struct sampling sampling;
-    bool ignore_eos, exact, chat;
+    bool ignore_eos, exact, chat, warm;
     struct opt_list stop;
 
     struct log log;
@@ -74,6 +74,8 @@ static int parse(struct run *r, int argc, char **argv)
          "Go on past the end token."},
         {OPT_FLAG, 0, "exact", NULL, &r->exact, 0, 0,
          "Activations and sums in F32: slow, the yardstick."},
+        {OPT_FLAG, 0, "warm", NULL, &r->warm, 0, 0,
+         "Read the whole file ahead before the first token."},
         CLI_COMMON_OPTS(&r->common),
         {.kind = OPT_END},
     };
@@ -150,7 +152,7 @@ static int64_t choose_ctx(const struct run *r)
 
 static enum b2_status prepare(struct run *r, struct b2_err *err)
 {
-    const struct model_params mp = {.log = &r->log};
+    const struct model_params mp = {.log = &r->log, .warm = r->warm};
     struct backend_config cfg = {.exact = r->exact, .log = &r->log};
     struct session_params sp = {
         .batch = r->batch, .mem_limit = r->common.mem_limit, .log = &r->log};

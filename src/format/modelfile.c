@@ -171,6 +171,12 @@ uint64_t modelfile_bytes(const struct modelfile *mf)
     return total;
 }
 
+void modelfile_warm(const struct modelfile *mf)
+{
+    for (int i = 0; i < mf->n_parts; i++)
+        file_map_warm(&mf->parts[i].map, 0, mf->parts[i].map.size);
+}
+
 int64_t modelfile_n_tensors(const struct modelfile *mf)
 {
     return mf->n;

@@ -48,6 +48,9 @@ void modelfile_unload(struct modelfile *mf, int64_t i);
 /* Bytes that load would allocate for tensor i (0: used in place). */
 uint64_t modelfile_load_bytes(const struct modelfile *mf, int64_t i);
 
+/* Reads all files into memory, as far as it holds them: file_map_warm(). */
+void modelfile_warm(const struct modelfile *mf);
+
 /* SHA-256 in hex (64 digits and a zero) of header and tensor table: the fingerprint.
  * For folders: of the config, the index and each file's header. */
 enum b2_status modelfile_fingerprint(const struct modelfile *mf, char hex[65],

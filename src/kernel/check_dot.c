@@ -10,25 +10,28 @@
 #include <string.h>
 
 /* Row and token counts around every block size of the variants. */
-static const int64_t shapes[][2] = {{1, 1}, {2, 1}, {3, 1}, {4, 1}, {5, 1},  {9, 1},
-                                    {1, 2}, {2, 2}, {2, 3}, {3, 4}, {4, 5},  {5, 7},
-                                    {7, 8}, {4, 9}, {1, 7}, {9, 3}, {12, 13}};
+static const int64_t shapes[][2] = {
+    {1, 1}, {2, 1}, {3, 1},   {4, 1},  {5, 1},  {9, 1},   {1, 2},
+    {2, 2}, {2, 3}, {3, 4},   {4, 5},  {5, 7},  {7, 8},   {4, 9},
+    {1, 7}, {9, 3}, {12, 13}, {17, 8}, {65, 3}, {33, 17}, {3, 67}};
 
 /* Room for rows x n activations; their parts touch the ends of their areas. */
-static struct kq_act make_act(struct kcheck *t, int64_t rows, int64_t n)
+static struct kq_act make_act(struct kcheck *t, int64_t rows, int64_t n,
+                              enum kq_order order)
 {
     size_t cells = (size_t)(rows * n), groups = cells / KQ_GROUP;
 
     return (struct kq_act){
         kcheck_buffer(t, cells),
+        kcheck_buffer(t, (size_t)(rows * kq_p_step(order, n))),
         kcheck_buffer(t, cells),
-        kcheck_buffer(t, cells),
-        kcheck_buffer(t, cells / 4),
+        kcheck_buffer(t, (size_t)(rows * kq_ep_step(order, n)) * sizeof(int16_t)),
         kcheck_buffer(t, (groups + (size_t)rows) * sizeof(int32_t)),
         kcheck_buffer(t, groups * sizeof(float)),
         kcheck_buffer(t, (size_t)rows * sizeof(float)),
         rows,
         n,
+        order,
     };
 }
 
@@ -39,11 +42,11 @@ static const char *act_diff(const struct kq_act *a, const struct kq_act *b)
 
     if (memcmp(a->q, b->q, n) != 0)
         return "q";
-    if (memcmp(a->p, b->p, n) != 0)
+    if (memcmp(a->p, b->p, (size_t)kq_p_step(a->order, a->n)) != 0)
         return "p";
     if (memcmp(a->e, b->e, n) != 0)
         return "e";
-    if (memcmp(a->ep, b->ep, n / 4) != 0)
+    if (memcmp(a->ep, b->ep, 2 * (size_t)kq_ep_step(a->order, a->n)) != 0)
         return "ep";
     if (memcmp(a->sum, b->sum, (n / KQ_GROUP + 1) * sizeof *a->sum) != 0)
         return "sum";
@@ -54,59 +57,73 @@ static const char *act_diff(const struct kq_act *a, const struct kq_act *b)
 
 static void check_act_quant(struct kcheck *t)
 {
-    for (int64_t steps = 0; steps <= 13; steps++) {
-        int64_t n = steps * KQ_STEP;
-        for (int fill = 0; fill < KC_N_FILLS; fill++) {
-            float *x = kcheck_buffer(t, (size_t)n * sizeof *x);
-            struct kq_act a = make_act(t, 1, n), ref = make_act(t, 1, n);
-            kcheck_floats(t, x, n, (enum kcheck_fill)fill);
-            t->k.act_quant(&a, 0, x);
-            t->ref.act_quant(&ref, 0, x);
-            const char *part = act_diff(&a, &ref);
-            if (part)
-                kcheck_fail(t, "act_quant", "n=%lld fill=%d: %s", (long long)n, fill,
-                            part);
-            kcheck_reset(t);
+    for (int o = 0; o < KQ_N_ORDERS; o++) {
+        for (int64_t blocks = 0; blocks <= (o == KQ_FLAT ? 13 : 5); blocks++) {
+            int64_t n = blocks * kq_order_block((enum kq_order)o);
+            for (int fill = 0; fill < KC_N_FILLS; fill++) {
+                float *x = kcheck_buffer(t, (size_t)n * sizeof *x);
+                struct kq_act a = make_act(t, 1, n, (enum kq_order)o);
+                struct kq_act ref = make_act(t, 1, n, (enum kq_order)o);
+                kcheck_floats(t, x, n, (enum kcheck_fill)fill);
+                t->k.act_quant(&a, 0, x);
+                t->ref.act_quant(&ref, 0, x);
+                const char *part = act_diff(&a, &ref);
+                if (part)
+                    kcheck_fail(t, "act_quant", "order=%d n=%lld fill=%d: %s", o,
+                                (long long)n, fill, part);
+                kcheck_reset(t);
+            }
         }
     }
 }
 
 /* d * e * q is x to half a step, a step is hardly wider than the group's largest value
- * asks for, and the derived parts are what they say. */
+ * asks for, and the sums are what they say; every column has one position. */
+static void check_group_values(struct kcheck *t, const struct kq_act *a, const float *x,
+                               int g, int32_t *before, uint8_t *seen)
+{
+    int e = a->e[g * KQ_GROUP / 2], quads = kq_order_block(a->order) / 4, sum = 0;
+    double top = 0, step = (double)a->d[0] * e;
+
+    for (int i = g * KQ_GROUP; i < (g + 1) * KQ_GROUP; i++) {
+        int u = i / 4;
+        int c = 4 * (u - u % quads + kq_quad(a->order, u % quads)) + i % 4;
+        double err = fabs((double)x[c] - step * a->q[i]);
+        top = fmax(top, fabs((double)x[c]));
+        sum += a->q[i];
+        if (a->q[i] < -127 || !(err <= 0.5001 * step) || a->e[i / 2] != e || seen[c]++)
+            kcheck_fail(t, "act_quant values", "order=%d position %d x=%a q=%d",
+                        (int)a->order, i, (double)x[c], a->q[i]);
+        int b = i / KQ_PLANE * KQ_PLANE, j = i - b;
+        if (a->order == KQ_FLAT &&
+            (a->p[b + j / 4 + j % 4 * (KQ_PLANE / 4)] != a->q[i] ||
+             a->ep[2 * g + i % 2] != e))
+            kcheck_fail(t, "act_quant planes", "position %d", i);
+    }
+    if (step * 127 > top + (double)a->d[0] * 127.01)
+        kcheck_fail(t, "act_quant steps", "group %d: %g for %g", g, step, top);
+    sum *= e;
+    *before = (int32_t)((uint32_t)*before + (uint32_t)sum);
+    if (a->s[g] != (float)sum || a->sum[g + 1] != *before)
+        kcheck_fail(t, "act_quant sums", "group %d", g);
+}
+
 static void check_act_quant_values(struct kcheck *t)
 {
     enum { N = 64 * KQ_GROUP };
-    float *x = kcheck_buffer(t, N * sizeof *x);
-    struct kq_act a = make_act(t, 1, N);
 
-    for (int fill = KC_NORMAL; fill <= KC_MIXED; fill++) {
-        int32_t before = 0;
-        kcheck_floats(t, x, N, (enum kcheck_fill)fill);
-        t->k.act_quant(&a, 0, x);
-        if (fill == KC_TINY) /* below 2^-100 */
-            continue;
-        for (int g = 0; g < N / KQ_GROUP; g++) {
-            int e = a.e[g * KQ_GROUP / 2];
-            double top = 0, step = (double)a.d[0] * e;
-            int sum = 0;
-            for (int i = g * KQ_GROUP; i < (g + 1) * KQ_GROUP; i++) {
-                int b = i / KQ_PLANE * KQ_PLANE, j = i - b;
-                double err = fabs((double)x[i] - step * a.q[i]);
-                top = fmax(top, fabs((double)x[i]));
-                sum += a.q[i];
-                if (a.q[i] < -127 || !(err <= 0.5001 * step) ||
-                    a.p[b + j / 4 + j % 4 * (KQ_PLANE / 4)] != a.q[i] ||
-                    a.e[i / 2] != a.ep[2 * g + i % 2])
-                    kcheck_fail(t, "act_quant values", "fill=%d i=%d x=%a q=%d", fill,
-                                i, (double)x[i], a.q[i]);
-            }
-            if (step * 127 > top + (double)a.d[0] * 127.01)
-                kcheck_fail(t, "act_quant steps", "group %d: %g for %g", g, step, top);
-            sum *= e;
-            before = (int32_t)((uint32_t)before + (uint32_t)sum);
-            if (a.s[g] != (float)sum || a.sum[g + 1] != before)
-                kcheck_fail(t, "act_quant sums", "group %d", g);
+    for (int o = 0; o < KQ_N_ORDERS; o++) {
+        float *x = kcheck_buffer(t, N * sizeof *x);
+        struct kq_act a = make_act(t, 1, N, (enum kq_order)o);
+        for (int fill = KC_NORMAL; fill <= KC_MIXED; fill++) {
+            uint8_t seen[N] = {0};
+            int32_t before = 0;
+            kcheck_floats(t, x, N, (enum kcheck_fill)fill);
+            t->k.act_quant(&a, 0, x);
+            for (int g = 0; g < N / KQ_GROUP && fill != KC_TINY; g++) /* < 2^-100 */
+                check_group_values(t, &a, x, g, &before, seen);
         }
+        kcheck_reset(t);
     }
 }
 
@@ -117,23 +134,24 @@ struct qcase {
     float *y, *y_ref;
 };
 
-/* Scale blocks and lowest codes: every pair that a type has, and some that none has. */
+/* Scale blocks, lowest and largest codes: every set that a type has, and some more. */
 static const struct {
-    int block, low;
+    int block, low, top;
     bool min;
-} forms[] = {{16, 32, false}, {16, 4, false},  {16, 0, true},  {16, -1, false},
-             {32, -1, false}, {32, 8, false},  {32, 0, true},  {64, 1, false},
-             {128, 1, false}, {256, 1, false}, {32, -1, true}, {64, 0, true},
-             {128, 16, false}};
+} forms[] = {{16, 32, 63, false},  {16, 4, 7, false},    {16, 0, 3, true},
+             {16, -1, 255, false}, {32, -1, 255, false}, {32, 8, 15, false},
+             {32, 16, 31, false},  {32, 0, 15, true},    {32, 0, 31, true},
+             {64, 1, 3, false},    {128, 1, 3, false},   {256, 1, 3, false},
+             {32, -1, 255, true},  {64, 0, 63, true},    {128, 16, 31, false}};
 
 /* Codes in the form's range: fill 0 the lowest, 1 lowest and highest in turn. */
-static void fill_codes(struct kcheck *t, int8_t *code, size_t n, int block, int low,
+static void fill_codes(struct kcheck *t, int8_t *code, size_t n, const struct kq_mat *w,
                        int fill)
 {
-    int lo = low < 0 ? -128 : -low, hi = low < 0 ? 127 : 63 - low;
+    int lo = w->low < 0 ? -128 : -w->low, hi = w->low < 0 ? 127 : w->top - w->low;
 
-    lo = lo < -KQ_MAX_SUM / block ? -KQ_MAX_SUM / block : lo;
-    hi = hi > KQ_MAX_SUM / block ? KQ_MAX_SUM / block : hi;
+    lo = lo < -KQ_MAX_SUM / w->block ? -KQ_MAX_SUM / w->block : lo;
+    hi = hi > KQ_MAX_SUM / w->block ? KQ_MAX_SUM / w->block : hi;
     for (size_t i = 0; i < n; i++) {
         int random = lo + (int)rng_below(&t->rng, (uint64_t)(hi - lo) + 1);
         code[i] = (int8_t)(fill > 1 ? random : fill == 1 && i & 1 ? hi : lo);
@@ -151,13 +169,13 @@ static struct qcase make_qcase(struct kcheck *t, const int64_t *shape, int64_t n
     float *m = kcheck_buffer(t, rows * groups * sizeof *m);
     struct qcase c = {
         {code, scale, forms[form].min ? m : NULL, shape[0], n, (int64_t)groups,
-         forms[form].block, forms[form].low},
-        make_act(t, shape[1], n),
+         forms[form].block, forms[form].low, forms[form].top},
+        make_act(t, shape[1], n, KQ_FLAT),
         kcheck_buffer(t, y_bytes),
         kcheck_buffer(t, y_bytes),
     };
 
-    fill_codes(t, code, rows * cols, c.w.block, c.w.low, fill);
+    fill_codes(t, code, rows * cols, &c.w, fill);
     for (int64_t j = 0; j < shape[1]; j++) {
         kcheck_floats(t, x, n, j % 3 ? KC_NORMAL : KC_MIXED);
         for (int64_t i = 0; i < n && fill < 2; i++) /* the largest codes and factors */
@@ -165,9 +183,12 @@ static struct qcase make_qcase(struct kcheck *t, const int64_t *shape, int64_t n
         t->ref.act_quant(&c.x, j, x);
     }
     kcheck_floats(t, scale, (int64_t)(rows * groups), fill ? KC_MIXED : KC_NORMAL);
-    for (size_t g = 0; g < rows * groups; g++) /* columns of a block share it */
-        scale[g] = scale[g - g % groups % ((size_t)c.w.block / KQ_GROUP)];
     kcheck_floats(t, m, (int64_t)(rows * groups), fill ? KC_MIXED : KC_NORMAL);
+    for (size_t g = 0; g < rows * groups; g++) { /* columns of a block share them */
+        size_t first = g - g % groups % ((size_t)c.w.block / KQ_GROUP);
+        scale[g] = scale[first];
+        m[g] = m[first];
+    }
     return c;
 }
 
@@ -249,7 +270,7 @@ static void check_packed_case(struct kcheck *t, enum dtype type, int64_t rows,
     float *x = kcheck_buffer(t, (size_t)n * sizeof *x);
     float *y = kcheck_buffer(t, (size_t)(rows * tokens) * sizeof *y);
     float *y_ref = kcheck_buffer(t, (size_t)(rows * tokens) * sizeof *y_ref);
-    struct kq_act a = make_act(t, tokens, n);
+    struct kq_act a = make_act(t, tokens, n, kernel_order(type));
     struct kq_mat w = {code,
                        scale,
                        kernel_has_min(type) ? min : NULL,
@@ -257,7 +278,8 @@ static void check_packed_case(struct kcheck *t, enum dtype type, int64_t rows,
                        n,
                        groups,
                        kernel_block(type),
-                       kernel_low(type)};
+                       kernel_low(type),
+                       kernel_top(type)};
 
     kcheck_bytes(t, src, row_bytes * (size_t)rows);
     for (int64_t j = 0; j < tokens; j++) {
@@ -267,6 +289,8 @@ static void check_packed_case(struct kcheck *t, enum dtype type, int64_t rows,
     for (int64_t r = 0; r < rows; r++)
         t->ref.unpack[type](code + r * n, scale + r * groups, min + r * groups,
                             src + (size_t)r * row_bytes, n);
+    for (int64_t r = 0; r < rows; r++)
+        kernel_place(a.order, code + r * n, n);
     t->ref.qdot(y_ref, rows, &w, &a);
     t->k.packed[type](y, rows, src, row_bytes, rows, &a);
     int64_t at = kcheck_diff(y, y_ref, rows * tokens);
@@ -280,7 +304,7 @@ static void check_packed_case(struct kcheck *t, enum dtype type, int64_t rows,
 static void check_packed(struct kcheck *t)
 {
     static const int64_t rows[] = {1, 2, 3, 7, 8, 9, 17};
-    static const int64_t tokens[] = {1, 2, 5, 8};
+    static const int64_t tokens[] = {1, 2, 5, 8, 3};
 
     for (int type = 0; type < N_DTYPES; type++)
         for (size_t r = 0; t->k.packed[type] && r < countof(rows); r++)

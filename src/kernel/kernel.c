@@ -13,13 +13,25 @@
 #error "kernel.c must be compiled for the baseline CPU; only kernel/x86 has AVX flags"
 #endif
 
-/* How many tokens make unpacking pay: a 2-bit code is apart in two steps. */
-static void set_packed_tokens(struct kernels *k)
+/* Up to how many tokens the packed rows win over unpacking, measured (docs/KERNELS.md). */
+static void set_packed_tokens(struct kernels *k, bool vnni)
 {
+    static const enum dtype always[] = {DT_Q2_0_G128, DT_PQ2_0, DT_TQ2_0, DT_PTQ1_0,
+                                        DT_TQ1_0};
+
     for (int t = 0; t < N_DTYPES; t++)
-        k->packed_tokens[t] = k->packed[t] ? 3 : 0;
-    k->packed_tokens[DT_Q2_0_G128] = k->packed[DT_Q2_0_G128] ? INT32_MAX : 0;
-    k->packed_tokens[DT_PQ2_0] = k->packed_tokens[DT_Q2_0_G128];
+        k->packed_tokens[t] = k->packed[t] ? 4 : 0;
+    if (k->packed[DT_Q4_K])
+        k->packed_tokens[DT_Q4_K] = k->packed_tokens[DT_Q5_K] = 6;
+    if (k->packed[DT_Q2_0] && !vnni)
+        k->packed_tokens[DT_Q2_0] = k->packed_tokens[DT_Q1_0] = 12;
+    for (size_t i = 0; i < countof(always); i++)
+        k->packed_tokens[always[i]] = k->packed[always[i]] ? INT32_MAX : 0;
+#if B2_X86
+    if (k->qdot == kernel_qdot_amx) /* tiles have 16 tokens */
+        for (size_t i = 0; i < countof(always); i++)
+            k->packed_tokens[always[i]] = 15;
+#endif
 }
 
 static const struct kernels_attn attn_ref = {
@@ -128,8 +140,15 @@ static void init_avx2(struct kernels *k)
     k->packed[DT_PTQ1_0] = packed_ptq1_0_avx2;
     k->packed[DT_Q2_0] = packed_q2_0_avx2;
     k->packed[DT_TQ1_0] = packed_tq1_0_avx2;
+    k->packed[DT_Q1_0] = packed_q1_0_avx2;
     k->packed[DT_Q4_0] = packed_q4_0_avx2;
+    k->packed[DT_Q4_1] = packed_q4_1_avx2;
+    k->packed[DT_Q5_0] = packed_q5_0_avx2;
+    k->packed[DT_Q5_1] = packed_q5_1_avx2;
     k->packed[DT_Q8_0] = packed_q8_0_avx2;
+    k->packed[DT_Q4_K] = packed_q4_k_avx2;
+    k->packed[DT_Q5_K] = packed_q5_k_avx2;
+    k->packed[DT_Q6_K] = packed_q6_k_avx2;
     k->dequant = kernel_dequant_avx2;
     k->qdot = kernel_qdot_avx2;
     k->fdot = kernel_fdot_avx2;
@@ -157,6 +176,16 @@ static void init_avx2(struct kernels *k)
     k->attn = attn_avx2;
 }
 
+static void init_avxvnni(struct kernels *k)
+{
+    k->name = "avxvnni";
+    k->packed[DT_Q2_0_G128] = packed_q2_0_g128_avxvnni;
+    k->packed[DT_PQ2_0] = packed_q2_0_g128_avxvnni;
+    k->packed[DT_TQ2_0] = packed_tq2_0_avxvnni;
+    k->packed[DT_PTQ1_0] = packed_ptq1_0_avxvnni;
+    k->packed[DT_TQ1_0] = packed_tq1_0_avxvnni;
+}
+
 static void init_avx512vnni(struct kernels *k)
 {
     k->name = "avx512vnni";
@@ -168,6 +197,62 @@ static void init_avx512vnni(struct kernels *k)
     k->packed[DT_PQ2_0] = packed_q2_0_g128_avx512vnni;
     k->packed[DT_TQ2_0] = packed_tq2_0_avx512vnni;
     k->packed[DT_PTQ1_0] = packed_ptq1_0_avx512vnni;
+    k->packed[DT_TQ1_0] = packed_tq1_0_avx512vnni;
+    k->packed[DT_Q4_0] = packed_q4_0_avx512vnni;
+    k->packed[DT_Q4_1] = packed_q4_1_avx512vnni;
+    k->packed[DT_Q5_0] = packed_q5_0_avx512vnni;
+    k->packed[DT_Q5_1] = packed_q5_1_avx512vnni;
+    k->packed[DT_Q8_0] = packed_q8_0_avx512vnni;
+    k->packed[DT_Q4_K] = packed_q4_k_avx512vnni;
+    k->packed[DT_Q5_K] = packed_q5_k_avx512vnni;
+    k->packed[DT_Q6_K] = packed_q6_k_avx512vnni;
+}
+#endif
+
+#if B2_ARM
+static void init_neon(struct kernels *k)
+{
+    k->name = "neon";
+    k->unpack[DT_Q4_0] = unpack_q4_0_neon;
+    k->unpack[DT_Q4_1] = unpack_q4_1_neon;
+    k->unpack[DT_Q5_0] = unpack_q5_0_neon;
+    k->unpack[DT_Q5_1] = unpack_q5_1_neon;
+    k->unpack[DT_Q8_0] = unpack_q8_0_neon;
+    k->unpack[DT_Q2_K] = unpack_q2_k_c;
+    k->unpack[DT_Q3_K] = unpack_q3_k_c;
+    k->unpack[DT_Q4_K] = unpack_q4_k_neon;
+    k->unpack[DT_Q5_K] = unpack_q5_k_neon;
+    k->unpack[DT_Q6_K] = unpack_q6_k_neon;
+    k->unpack[DT_TQ1_0] = unpack_tq1_0_neon;
+    k->unpack[DT_TQ2_0] = unpack_tq2_0_neon;
+    k->unpack[DT_Q1_0] = unpack_q1_0_neon;
+    k->unpack[DT_Q2_0] = unpack_q2_0_neon;
+    k->unpack[DT_Q2_0_G128] = unpack_q2_0_g128_neon;
+    k->unpack[DT_PQ2_0] = unpack_q2_0_g128_neon;
+    k->unpack[DT_PTQ1_0] = unpack_ptq1_0_neon;
+    k->act_quant = kernel_act_quant_neon;
+    k->dequant = kernel_dequant_neon;
+    k->qdot = kernel_qdot_neon;
+    k->fdot = kernel_fdot_neon;
+    k->f32_from_f16 = kernel_f32_from_f16_neon;
+    k->f32_from_bf16 = kernel_f32_from_bf16_neon;
+    k->f16_from_f32 = kernel_f16_from_f32_neon;
+    k->rmsnorm = kernel_rmsnorm_neon;
+    k->silu_mul = kernel_silu_mul_neon;
+    k->gelu_mul = kernel_gelu_mul_neon;
+    k->relu2_mul = kernel_relu2_mul_neon;
+    k->scale = kernel_scale_neon;
+    k->add = kernel_add_neon;
+    k->exp = kernel_exp_neon;
+    k->softcap = kernel_softcap_neon;
+    k->softmax = kernel_softmax_neon;
+    k->weighted_sum = kernel_weighted_sum_neon;
+    k->rope_norm = kernel_rope_norm_neon;
+    k->rope_neox = kernel_rope_neox_neon;
+    k->fwht = kernel_fwht_neon;
+    k->mul = kernel_mul_neon;
+    k->conv_silu = kernel_conv_silu_c; /* no NEON code of their own */
+    k->delta_step = kernel_delta_step_c;
 }
 #endif
 
@@ -177,11 +262,32 @@ void kernels_init(struct kernels *k, unsigned cpu)
 #if B2_X86
     if (cpu & CPU_AVX2)
         init_avx2(k);
+    if ((cpu & CPU_AVX2) && (cpu & CPU_AVXVNNI))
+        init_avxvnni(k);
     if ((cpu & CPU_AVX512) && (cpu & CPU_AVX512VNNI))
         init_avx512vnni(k);
+    if ((cpu & CPU_AVX512) && (cpu & CPU_AVX512VNNI) && (cpu & CPU_AVX512VBMI)) {
+        k->packed[DT_PTQ1_0] = packed_ptq1_0_avx512vbmi;
+        k->packed[DT_TQ1_0] = packed_tq1_0_avx512vbmi;
+    }
+    if ((cpu & CPU_AVX512) && (cpu & CPU_AVX512VNNI) && (cpu & CPU_AMX_INT8)) {
+        k->name = "amx";
+        k->qdot = kernel_qdot_amx;
+    }
 #endif
-    set_packed_tokens(k);
-    (void)cpu;
+#if B2_ARM
+    if (cpu & CPU_NEON)
+        init_neon(k);
+    if (cpu & CPU_DOTPROD) {
+        k->name = "dotprod";
+        k->qdot = kernel_qdot_dotprod;
+    }
+    if ((cpu & CPU_DOTPROD) && (cpu & CPU_I8MM)) {
+        k->name = "i8mm";
+        k->qdot = kernel_qdot_i8mm;
+    }
+#endif
+    set_packed_tokens(k, (cpu & CPU_AVX512VNNI) != 0);
 }
 
 bool kernel_is_quant(enum dtype t)
@@ -232,6 +338,28 @@ int kernel_low(enum dtype t)
         return 32;
     default:
         return kernel_has_min(t) ? 0 : 1;
+    }
+}
+
+int kernel_top(enum dtype t)
+{
+    switch (t) {
+    case DT_Q8_0:
+        return 255;
+    case DT_Q6_K:
+        return 63;
+    case DT_Q5_0:
+    case DT_Q5_1:
+    case DT_Q5_K:
+        return 31;
+    case DT_Q4_0:
+    case DT_Q4_1:
+    case DT_Q4_K:
+        return 15;
+    case DT_Q3_K:
+        return 7;
+    default:
+        return 3;
     }
 }
 

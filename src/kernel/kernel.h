@@ -8,20 +8,18 @@
  * lanes start at +0, and at the end for (h = n/2; h; h /= 2) lane[i] += lane[i + h].
  *
  * The 8-bit path. An activation row becomes int8 q with an integer factor e for each
- * KQ_GROUP columns and one float d for the row: x = d * e * q. Groups of 16 give a third
+ * KQ_GROUP columns and one float d for the row: x = d * e * q. Which 16 columns are a group
+ * depends on the type of the weights that it is to meet (enum kq_order). Groups of 16 give a third
  * less rounding error than groups of 32, and a factor that is an integer costs a product
  * nothing: it takes the place of the ones in a multiply-add of pairs. A weight row of any
  * quantised type is unpacked to int8 codes with a scale and (some types) a minimum per
  * KQ_GROUP: w = scale * code - min. Columns that share a scale, a block, are summed as
- * integers, exactly, in whatever order and with whatever trick a variant likes.
- * Blocks of 64, 128 and 256 columns (two bits a weight and less) are summed whole:
- *     acc += scale[b] * (float)(sum of e * code * q over block b)      b = 0, 1, 2, ...
- * For blocks of 16 and 32 the sum across a register would cost more than it saves; there
- * each step of 32 columns gives 8 integers i[l], of 4 neighbouring columns each:
- *     acc[l] += scale[block of l] * (float)i[l]                        LANES of 8
- * Minima, for types that have them, and the result:
- *     sub[g mod 8] += min[g] * s[g]                                    LANES of 8
- *     y = d * (fold(acc) - fold(sub)), or y = d * fold(acc)
+ * integers, exactly, in whatever order and with whatever trick a variant likes; then
+ *     S = sum of e * code * q over block b      s = sum of e * q over block b
+ *     acc += scale[b] * (float)S                          b = 0, 1, 2, ...
+ *     acc += scale[b] * (float)S - min[b] * (float)s      types that have minima
+ *     y = d * acc
+ * The sum s of a block of 16 or 32 is below 2^24: its float is exact.
  * An element of a product depends on its row and its token alone, so matrix x vector and
  * matrix x matrix, and any tiling, give the same bits.
  *
@@ -42,7 +40,7 @@ enum {
     KQ_STEP = 32,      /* quantised rows are a multiple of this */
     KQ_MAX_E = 4095,   /* of the factors: 32 * 128 * 127 * 4095 < 2^31 */
     KQ_MAX_SUM = 4096, /* |code| * block never passes it */
-    KQ_PLANE = 128,    /* columns whose codes lie byte by byte in planes, kq_act */
+    KQ_PLANE = 128,    /* columns of a unit of kq_act.p */
     KF_LANES = 16,     /* lanes of an F32 dot product */
 };
 
@@ -58,21 +56,43 @@ struct kq_mat {
     const float *scale, *min; /* [rows][group_step], one per KQ_GROUP */
     int64_t rows, code_step, group_step;
     int block; /* columns that share a scale: kernel_block() */
-    int low;   /* no code is below -low; codes + low are below 64. -1: any int8 */
+    int low;   /* no code is below -low. -1: any int8 */
+    int top;   /* codes + low are at most top (3, 7, 15, 31, 63); low -1: 255 */
+};
+
+/* Where the columns of a block stand in an activation's row: at positions such that a
+ * group of 16, which shares a factor, is what the packed weights keep in four neighbouring
+ * bytes. Then a product applies the factor once for all digits of these bytes. */
+enum kq_order {
+    KQ_FLAT,     /* position = column */
+    KQ_PLANES,   /* TQ2_0: a group is 4 neighbours in each of 4 planes of 32 columns */
+    KQ_TRITS128, /* PTQ1_0: digits 0-3 of four bytes are a group; the fifth digits of
+                  * bytes 0-15 are one, and columns 112-127 are one */
+    KQ_TRITS256, /* TQ1_0: the same of its 32 + 16 bytes; columns 240-255 are one */
+    KQ_BITS,     /* Q1_0: position = column, p for eight planes */
+    KQ_N_ORDERS
 };
 
 /* Activations in 8 bits, one row per token. What products need again and again is made
- * once, by act_quant: the codes in two orders, factors spread over pairs of columns. */
+ * once, by act_quant: the codes in two arrangements, factors spread over pairs.
+ * p and ep are what the packed kernels load, in units of 128 columns (KQ_BITS and
+ * KQ_TRITS256: 256; a shorter unit may end a row, m columns):
+ *   KQ_FLAT      code 4 j + k at j + k m / 4; factor of group i / 2 at i
+ *   KQ_PLANES    plane k, 32 columns, at 32 k; factors as KQ_FLAT
+ *   KQ_BITS      column 8 j + k at j + k m / 8; factor of group i at i
+ *   KQ_TRITS128  digit k of the block's byte l at 32 k + l (l < 26, else zero); 16 factors
+ *                for pairs of bytes in digits 0-3, then 16 in digit 4
+ *   KQ_TRITS256  the same for bytes 0-31, then for bytes 32-51 */
 struct kq_act {
-    int8_t *q;    /* [rows][n] -127..127 */
-    int8_t *p;    /* [rows][n] the same; of each 128 columns (fewer at the end: m), code
-                   * 4 j + k stands at j + k * m / 4 */
-    int16_t *e;   /* [rows][n / 2] factor of columns 2i, 2i+1: 1..KQ_MAX_E */
-    int16_t *ep;  /* [rows][n / 8] factor of group i / 2 */
-    int32_t *sum; /* [rows][n / KQ_GROUP + 1] sum of e * q over the groups before */
-    float *s;     /* [rows][n / KQ_GROUP] e * sum of the group's q */
-    float *d;     /* [rows] */
-    int64_t rows, n; /* n a multiple of KQ_STEP */
+    int8_t *q;       /* [rows][n] -127..127, by position like e, sum and s */
+    int8_t *p;       /* [rows][kq_p_step()] the same codes in planes */
+    int16_t *e;      /* [rows][n / 2] factor of positions 2i, 2i+1: 1..KQ_MAX_E */
+    int16_t *ep;     /* [rows][kq_ep_step()] the same factors for planes */
+    int32_t *sum;    /* [rows][n / KQ_GROUP + 1] sum of e * q over the groups before */
+    float *s;        /* [rows][n / KQ_GROUP] e * sum of the group's q */
+    float *d;        /* [rows] */
+    int64_t rows, n; /* n a multiple of kq_order_block() */
+    enum kq_order order;
 };
 
 /* One token of one head of a gated delta net. */
@@ -96,7 +116,7 @@ typedef void kernel_packed(float *y, int64_t y_step, const uint8_t *w,
 struct kernels {
     const char *name; /* "avx2", "scalar": the level of most rows below */
 
-    /* Row t of a from x [a->n]. d = max|x| / (127 * KQ_MAX_E); a group with largest
+    /* Row t of a from x [a->n], put in a's order. d = max|x| / (127 * KQ_MAX_E); a group with largest
      * magnitude m has e = min(KQ_MAX_E, 1 + (int)(m * (KQ_MAX_E / max|x|))) and q = x *
      * (1 / (d * e)) rounded to nearest, ties to even, within -127..127. A row below
      * 2^-100 becomes zeros with d = 0 and e = 1; one with NaN or infinity becomes zeros
@@ -110,11 +130,11 @@ struct kernels {
     void (*dequant)(float *dst, const int8_t *code, const float *scale,
                     const float *min, int64_t n);
 
-    /* y[t * y_step + r] = row r of w times row t of x; x->n columns, where the last block
+    /* y[t * y_step + r] = row r of w, its codes placed in x's order, times row t of x; x->n columns, where the last block
      * may be cut short (padded rows). */
     void (*qdot)(float *y, int64_t y_step, const struct kq_mat *w,
                  const struct kq_act *x);
-    /* The same from packed rows of x->n columns, whole blocks, with the bits of unpack and qdot. NULL: unpack and qdot
+    /* The same from packed rows of x->n columns, whole blocks, x in kernel_order(), with the bits of unpack and qdot. NULL: unpack and qdot
      * are the way. packed_tokens: up to so many tokens it is the faster one. */
     kernel_packed *packed[N_DTYPES];
     int32_t packed_tokens[N_DTYPES];
@@ -189,6 +209,17 @@ bool kernel_is_quant(enum dtype t); /* unpack[t] exists */
 bool kernel_has_min(enum dtype t);
 int kernel_block(enum dtype t); /* columns of quantised type t that share a scale */
 int kernel_low(enum dtype t);   /* kq_mat.low of its codes */
+int kernel_top(enum dtype t);   /* kq_mat.top of its codes */
+
+enum kq_order
+kernel_order(enum dtype t);          /* of activations for packed weights of type t */
+int kq_order_block(enum kq_order o); /* columns that an order moves among themselves */
+int kq_quad(enum kq_order o,
+            int u); /* columns 4 of it.. stand at positions 4u.. of a block */
+int64_t kq_p_step(enum kq_order o, int64_t n);  /* bytes of kq_act.p for n columns */
+int64_t kq_ep_step(enum kq_order o, int64_t n); /* numbers of kq_act.ep */
+/* Puts n codes of one row, whole blocks, from the order of columns into order o. */
+void kernel_place(enum kq_order o, int8_t *code, int64_t n);
 
 /* sin and cos of an angle in radians, rounded to F32. Own code in double (fdlibm's
  * polynomials), so that no C library changes the bits. Exact to the rounding for |angle|

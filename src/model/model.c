@@ -92,6 +92,8 @@ static enum b2_status open_parts(struct model *m, const char *path,
 
     if (rc)
         return rc; /* names the path itself */
+    if (p->warm)
+        modelfile_warm(m->mf);
     meta = modelfile_meta(m->mf);
     if ((rc = hparams_read(&m->hp, meta, err)) ||
         (rc = note_unknown_keys(m, p->log, err)) ||

@@ -71,6 +71,7 @@ struct model_params {
     const struct log *log;
     bool no_tokenizer; /* tests and tools that only use ids */
     bool no_data; /* matrices are checked, not loaded: enough to plan, not to run */
+    bool warm;    /* read the files into memory first, at the disk's speed */
 };
 
 /* Opens path and checks that every tensor the architecture needs is there with its

@@ -6,8 +6,9 @@
  *   top-k keeps the k largest; top-p the shortest prefix, in falling order, whose share of
  *   what is left reaches top_p; min-p those with p_i >= min_p * max p; then one draw.
  *
- * Candidates are ordered by a heap that is emptied only as far as top-k or top-p look,
- * since a whole sort of a large vocabulary would cost more than the head of a small model.
+ * Nothing is sorted that need not be: a whole sort of a large vocabulary would cost more
+ * than the head of a small model. top-k empties a heap as far as it looks; top-p adds up
+ * classes of magnitude, and only the class in which its sum ends is looked at closely.
  * The penalties follow llama.cpp: the prompt's tokens count too.
  */
 #include "model/sampler.h"
@@ -28,7 +29,7 @@ struct sampler {
     int64_t vocab;
     struct rng rng;
     float *logits;      /* [vocab] penalised copy */
-    struct cand *heap;  /* [vocab] */
+    struct cand *heap;  /* [vocab], a heap for top-k only */
     int32_t *count;     /* [vocab] occurrences among the tokens looked back at */
     int32_t *recent;    /* ring of penalty_last_n accepted tokens */
     int64_t n_accepted; /* in all; the ring's end is this modulo penalty_last_n */
@@ -180,25 +181,135 @@ static void sift_down(struct cand *h, int64_t n, int64_t i)
     h[i] = top;
 }
 
-/* Moves the n_want best of the heap's n to its end, the best last; in falling order when
- * read backwards. Stops once their sum reaches enough. Returns how many were moved. */
-static int64_t take_best(struct cand *h, int64_t n, int64_t n_want, double enough)
+/* Moves the n_want best of the heap's n to its end, the best last. */
+static void take_best(struct cand *h, int64_t n, int64_t n_want)
 {
-    double sum = 0.0;
-    int64_t taken = 0;
-
     for (int64_t i = n / 2 - 1; i >= 0; i--)
         sift_down(h, n, i);
-    while (taken < n_want && sum < enough) {
+    while (n_want-- > 0) {
         struct cand best = h[0];
         n--;
-        taken++;
         h[0] = h[n];
         h[n] = best;
         sift_down(h, n, 0);
-        sum += best.p;
     }
-    return taken;
+}
+
+/* Classes of p in 0..1, the largest first: eight for each power of two down to 2^-127. */
+enum { N_CLASSES = 1024, FEW = 16 };
+
+static int class_of(double p)
+{
+    const uint64_t one = 0x3ff0000000000000u;
+    uint64_t bits, c;
+
+    memcpy(&bits, &p, sizeof bits);
+    c = (one - bits) >> 49;
+    return c < N_CLASSES ? (int)c : N_CLASSES - 1;
+}
+
+/* Keeps the candidates of classes up to last, without a branch that nobody could foresee;
+ * returns how many. */
+static int64_t keep_classes(struct cand *c, int64_t n, int last)
+{
+    int64_t kept = 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        c[kept] = c[i];
+        kept += class_of(c[i].p) <= last;
+    }
+    return kept;
+}
+
+/* Drops most of the candidates that cannot be among the n_want best; returns how many are
+ * left. */
+static int64_t near_best(struct cand *c, int64_t n, int64_t n_want)
+{
+    int64_t count[N_CLASSES] = {0}, sum = 0;
+    int last = 0;
+
+    for (int64_t i = 0; i < n; i++)
+        count[class_of(c[i].p)]++;
+    while (last < N_CLASSES - 1 && (sum += count[last]) < n_want)
+        last++;
+    return keep_classes(c, n, last);
+}
+
+static void swap_cands(struct cand *a, struct cand *b)
+{
+    struct cand was = *a;
+
+    *a = *b;
+    *b = was;
+}
+
+/* Puts what is before the middle one of three candidates first; returns how many. */
+static int64_t split(struct cand *c, int64_t n)
+{
+    int64_t m = n / 2, k = 0;
+
+    if (before(&c[m], &c[0]))
+        swap_cands(&c[m], &c[0]);
+    if (before(&c[n - 1], &c[m]))
+        swap_cands(&c[n - 1], &c[m]);
+    if (before(&c[m], &c[0]))
+        swap_cands(&c[m], &c[0]);
+    swap_cands(&c[m], &c[n - 1]); /* the pivot waits at the end */
+    for (int64_t i = 0; i < n - 1; i++)
+        if (before(&c[i], &c[n - 1]))
+            swap_cands(&c[i], &c[k++]);
+    swap_cands(&c[k], &c[n - 1]);
+    return k;
+}
+
+/* Puts the shortest prefix in falling order whose sum reaches enough first; returns its
+ * length, n if all together do not. Linear time as a rule. */
+static int64_t prefix_of(struct cand *c, int64_t n, double enough)
+{
+    int64_t done = 0;
+    double sum = 0.0;
+
+    while (n - done > FEW) {
+        int64_t k = done + split(c + done, n - done);
+        double part = sum;
+        for (int64_t i = done; i < k; i++)
+            part += c[i].p;
+        if (part >= enough) {
+            n = k; /* the pivot itself is not needed */
+            continue;
+        }
+        sum = part + c[k].p;
+        done = k + 1;
+        if (sum >= enough)
+            return done;
+    }
+    for (; done < n && sum < enough; done++) {
+        int64_t best = done;
+        for (int64_t i = done + 1; i < n; i++)
+            if (before(&c[i], &c[best]))
+                best = i;
+        swap_cands(&c[done], &c[best]);
+        sum += c[done].p;
+    }
+    return done;
+}
+
+/* The same for a whole vocabulary: classes that surely belong stay unordered. */
+static int64_t top_prefix(struct cand *c, int64_t n, double enough)
+{
+    double sum[N_CLASSES] = {0.0}, sure = 0.0;
+    int last = 0;
+    int64_t within, front = 0;
+
+    for (int64_t i = 0; i < n; i++)
+        sum[class_of(c[i].p)] += c[i].p;
+    while (last < N_CLASSES - 1 && sure + sum[last] < enough)
+        sure += sum[last++];
+    within = keep_classes(c, n, last);
+    for (int64_t i = 0; i < within; i++)
+        if (class_of(c[i].p) < last)
+            swap_cands(&c[i], &c[front++]);
+    return front + prefix_of(c + front, within - front, enough - sure);
 }
 
 /* One draw from c[n] by weight. Rounding may leave the draw past the end: then it is the
@@ -231,18 +342,17 @@ static int32_t sample(struct sampler *s, int32_t best)
     for (int64_t i = 0; i < n; i++)
         c[i] = (struct cand){exp(((double)s->logits[i] - max) / t), (int32_t)i};
     if (par->top_k > 0 && par->top_k < n) {
-        int64_t k = take_best(c, n, par->top_k, (double)INFINITY);
-        c += n - k;
-        n = k;
+        n = near_best(c, n, par->top_k);
+        take_best(c, n, par->top_k);
+        c += n - par->top_k;
+        n = par->top_k;
     }
     for (int64_t i = 0; i < n; i++)
         total += c[i].p;
     if (par->top_p < 1.0f) {
-        int64_t k = take_best(c, n, n, (double)par->top_p * total);
-        if (k == 0) /* top_p 0 still keeps the best */
+        if (par->top_p <= 0.0f) /* still keeps the best */
             return best;
-        c += n - k;
-        n = k;
+        n = top_prefix(c, n, (double)par->top_p * total);
     }
     for (int64_t i = 0; i < n; i++)
         if (c[i].p >= (double)par->min_p)

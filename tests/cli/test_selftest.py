@@ -116,6 +116,30 @@ with tempfile.TemporaryDirectory() as folder:
     check("bench: table", done.returncode == 0 and "pp8" in done.stdout
           and "tg" not in done.stdout, done.stdout, done.stderr)
 
+    # Every ternary type with each number of threads, and one of them recommended.
+    done = run(PROGRAM, "bench", "-m", copy, "--compare-packings", "-t", "1,2", "-r", "1",
+               "--json", "--quiet")
+    check("packings: exit 0", done.returncode == 0, done.stderr)
+    p = json.loads(done.stdout)
+    types = {"TQ1_0", "TQ2_0", "Q2_0", "PQ2_0", "PTQ1_0"}
+    check("packings: rows", {(r["type"], r["threads"]) for r in p["packings"]}
+          >= {(t, n) for t in types for n in (1, 2)}, p)
+    for r in p["packings"]:
+        check("packings: numbers", 1.5 < r["bits_per_weight"] < 10 and r["bytes"] > 0
+              and r["decode_tps"] > 0 and r["prompt_tps"] > 0 and r["gbps"] > 0, r)
+    check("packings: one is recommended", p["recommended_threads"] in (1, 2)
+          and p["recommended_packing"] in {r["type"] for r in p["packings"]}, p)
+    done = run(PROGRAM, "bench", "-m", copy, "--compare-packings", "-t", "1", "-r", "1")
+    check("packings: table", done.returncode == 0 and "fastest here: " in done.stdout
+          and "PTQ1_0" in done.stdout, done.stdout, done.stderr)
+    # Read ahead, the answer is the same.
+    texts = [run(PROGRAM, "run", "-m", copy, "-p", "Once", "-n", "8", "-q", *more).stdout
+             for more in ((), ("--warm",))]
+    check("warm: the same text", texts[0] and texts[0] == texts[1], texts)
+    done = run(PROGRAM, "bench", "-m", copy, "-p", "8", "-n", "0", "-t", "1", "--warm",
+               "--quiet")
+    check("warm: bench", done.returncode == 0 and "pp8" in done.stdout, done.stderr)
+
 for words, *extra in (("-m FILE is missing",), ("is no list", "-m", MODEL, "-p", "8,x"),
                       ("is no list", "-m", MODEL, "-t", "0"),
                       ("is no list", "-m", MODEL, "-d", "1,,2")):

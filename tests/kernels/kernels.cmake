@@ -4,6 +4,17 @@ target_include_directories(b2_kt PUBLIC ${CMAKE_CURRENT_SOURCE_DIR})
 target_link_libraries(b2_kt PUBLIC b2_kernel)
 b2_test(test_kernels SRC kernels/test_kernels.c LIBS b2_kt LABELS kernels)
 b2_test(test_kernel_broken SRC kernels/test_broken.c LIBS b2_kt LABELS kernels)
+if(B2_AMX_FLAGS) # the level's own code over emulated tiles: library b2_amx_emulated
+    add_library(b2_amx_emulated OBJECT ${CMAKE_SOURCE_DIR}/src/kernel/x86/gemm_amx.c
+        kernels/amx_emulated.c)
+    target_include_directories(b2_amx_emulated PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}
+        ${CMAKE_SOURCE_DIR}/src
+        ${CMAKE_SOURCE_DIR}/include)
+    target_compile_definitions(b2_amx_emulated PRIVATE B2_AMX_EMULATED=1)
+    target_compile_options(b2_amx_emulated PRIVATE ${B2_AMX_FLAGS})
+    b2_test(test_amx SRC kernels/test_amx.c $<TARGET_OBJECTS:b2_amx_emulated> LIBS b2_kt
+        LABELS kernels)
+endif()
 b2_test(test_backend SRC unit/test_backend.c LIBS b2_backend LABELS unit threads)
 b2_test(test_backend_matmul SRC unit/test_backend_matmul.c LIBS b2_backend
     LABELS unit threads)

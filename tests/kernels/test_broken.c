@@ -2,6 +2,7 @@
  * test_broken.c - deliberately broken kernels, each of which the harness must catch.
  */
 #define _DEFAULT_SOURCE
+#include "base/cpu.h"
 #include "kernel/variants.h"
 #include "kernels/kt.h"
 
@@ -108,6 +109,21 @@ static void unpack_last_wrong(int8_t *code, float *scale, float *min,
         code[n - 1] ^= 1;
 }
 
+/* Leaves the codes in the order of columns, where the activation is in another. */
+static void packed_not_placed(float *y, int64_t y_step, const uint8_t *w,
+                              uint64_t row_bytes, int64_t rows, const struct kq_act *x)
+{
+    enum { N = 4 * 128 };
+    int8_t code[N];
+    float scale[N / KQ_GROUP], min[N / KQ_GROUP];
+
+    for (int64_t r = 0; r < rows; r++) {
+        struct kq_mat m = {code, scale, NULL, 1, N, N / KQ_GROUP, 128, 1, 3};
+        unpack_ptq1_0_c(code, scale, min, w + (uint64_t)r * row_bytes, x->n);
+        kernel_qdot_c(y + r, y_step, &m, x);
+    }
+}
+
 static void exp_one_ulp(float *y, const float *x, int64_t n)
 {
     kernel_exp_c(y, x, n);
@@ -166,7 +182,7 @@ static void put_unclamped(uint8_t *code, uint16_t *scale, int64_t scale_step,
 static void test_broken_kernels_are_caught(void **state)
 {
     (void)state;
-    for (int i = 0; i < 12; i++) {
+    for (int i = 0; i < 13; i++) {
         struct kcheck t = kt_make(0, true);
         switch (i) {
         case 0:
@@ -202,6 +218,9 @@ static void test_broken_kernels_are_caught(void **state)
         case 10:
             t.k.attn.put_q8 = put_unclamped;
             break;
+        case 11:
+            t.k.packed[DT_PTQ1_0] = packed_not_placed;
+            break;
         default:
             t.k.fwht = fwht_other_order;
             break;
@@ -209,6 +228,50 @@ static void test_broken_kernels_are_caught(void **state)
         if (kcheck_run(&t) == 0)
             fail_msg("broken kernel %d passed", i);
         kt_free(&t);
+    }
+}
+
+static struct kernels whole; /* of a level; what the kernels below break */
+
+/* Wrong in the last row of the last of many tokens. */
+static void qdot_last_wrong(float *y, int64_t y_step, const struct kq_mat *w,
+                            const struct kq_act *x)
+{
+    whole.qdot(y, y_step, w, x);
+    if (x->rows > 16 && w->rows > 0)
+        y[(x->rows - 1) * y_step + w->rows - 1] += 1.0f;
+}
+
+/* Takes the minimum of the row before for the last one. */
+static void packed_last_wrong(float *y, int64_t y_step, const uint8_t *w,
+                              uint64_t row_bytes, int64_t rows, const struct kq_act *x)
+{
+    whole.packed[DT_Q4_K](y, y_step, w, row_bytes, rows, x);
+    if (rows > 8)
+        y[rows - 1] = y[rows - 2];
+}
+
+/* A level's own products, broken where only a part of its code is to blame. */
+static void test_broken_levels_are_caught(void **state)
+{
+    const char *level;
+    unsigned cpu;
+
+    (void)state;
+    for (int i = 1; (level = cpu_level_at(i)); i++) {
+        if (cpu_limit(&cpu, cpu_features(), level, NULL))
+            continue;
+        for (int broken = 0; broken < 2; broken++) {
+            struct kcheck t = kt_make(cpu, true);
+            whole = t.k;
+            if (broken == 0)
+                t.k.qdot = qdot_last_wrong;
+            else if (whole.packed[DT_Q4_K])
+                t.k.packed[DT_Q4_K] = packed_last_wrong;
+            if ((broken == 0 || whole.packed[DT_Q4_K]) && kcheck_run(&t) == 0)
+                fail_msg("level %s: broken kernel %d passed", level, broken);
+            kt_free(&t);
+        }
     }
 }
 
@@ -246,6 +309,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_whole_kernels_pass),
         cmocka_unit_test(test_broken_kernels_are_caught),
+        cmocka_unit_test(test_broken_levels_are_caught),
         cmocka_unit_test(test_over_read_faults),
     };
 

@@ -31,9 +31,9 @@ static void test_bytes(void **state)
 
     (void)state;
     /* F32 twice; twice codes in two orders, factors, and sums and more by groups. */
-    assert_in_range(act, 8 * 512 * (2 * 4 + 2 * 3), 8 * 512 * 16);
+    assert_in_range(act, 8 * 512 * (2 * 4 + 2 * 3), 8 * 512 * 17);
     /* one token's parts: a segment for each 256 positions */
-    assert_in_range(scratch, 4 * 6 * 64 * 4, 1 << 20);
+    assert_in_range(scratch, 4 * 6 * 64 * 4, 2 << 20);
     assert_int_equal(backend_reserve(f.be, &none, NULL), B2_EARG);
     assert_false(backend_is_exact(f.be));
     assert_string_equal(backend_kernel_name(f.be), "scalar");

@@ -102,11 +102,14 @@ static void test_advice(void **state)
         for (size_t k = 0; k < countof(at); k++) {
             file_map_will_need(&m, at[i], at[k]);
             file_map_drop(&m, at[i], at[k]);
+            file_map_warm(&m, at[i], at[k]);
         }
     assert_memory_equal(m.data, data, N);
     file_unmap(&m);
     file_map_drop(&m, 0, 1);
     file_map_will_need(NULL, 0, 1);
+    file_map_warm(NULL, 0, 1);
+    file_map_warm(&m, 0, 1);
 }
 
 static void test_read_all(void **state)

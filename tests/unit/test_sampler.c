@@ -1,6 +1,7 @@
 /*
  * test_sampler.c - every filter against a brute-force distribution; penalties, ties, NaN.
  */
+#include "base/rng.h"
 #include "model/sampler.h"
 
 #include "unit/unit.h"
@@ -127,6 +128,67 @@ static void test_distributions(void **state)
         /* mean + 4 standard deviations; the seeds are fixed, so this never flickers */
         if (freedom > 0 && chi2 > freedom + 4 * sqrt(2.0 * freedom))
             fail_msg("row %zu: chi-square %g with %d degrees", r, chi2, freedom);
+        sampler_free(s);
+    }
+}
+
+struct ranked {
+    float logit;
+    int32_t id;
+};
+
+static int falling(const void *a, const void *b)
+{
+    const struct ranked *x = a, *y = b;
+
+    if (x->logit != y->logit)
+        return x->logit < y->logit ? 1 : -1;
+    return x->id - y->id;
+}
+
+/* A large vocabulary, where classes of magnitude come before any order: no draw may leave
+ * the prefix that a whole sort gives, and its rarer half is met. */
+static void test_large_vocabulary(void **state)
+{
+    enum { LARGE = 20000, PICKS = 300 };
+    static float l[LARGE];
+    static struct ranked sorted[LARGE];
+    static bool allowed[LARGE];
+    const float spread[] = {0.0f, 0.3f, 3.0f, 40.0f};
+    struct rng rng = rng_make(5);
+
+    (void)state;
+    for (size_t row = 0; row < 2 * countof(spread); row++) {
+        struct sampler_params p = SAMPLER_PARAMS_GREEDY;
+        struct sampler *s = NULL;
+        double total = 0, sum = 0;
+        int n = 0, rare = 0;
+        p.temperature = 1;
+        if (row % 2)
+            p.top_k = 50;
+        else
+            p.top_p = 0.7f;
+        for (int i = 0; i < LARGE; i++) {
+            l[i] = spread[row / 2] * (float)rng_normal(&rng);
+            sorted[i] = (struct ranked){l[i], i};
+            allowed[i] = false;
+        }
+        qsort(sorted, LARGE, sizeof *sorted, falling);
+        for (int i = 0; i < LARGE; i++)
+            total += exp((double)sorted[i].logit - (double)sorted[0].logit);
+        /* A draw at the very end may differ by rounding: one more is let in. */
+        while (n < LARGE && (row % 2 ? n < 50 : sum < 0.7 * (1 + 1e-9) * total)) {
+            sum += exp((double)sorted[n].logit - (double)sorted[0].logit);
+            allowed[sorted[n++].id] = true;
+        }
+        assert_int_equal(sampler_new(&s, &p, LARGE, NULL), B2_OK);
+        for (int i = 0; i < PICKS; i++) {
+            int32_t id = -1;
+            assert_int_equal(sampler_pick(s, l, &id, NULL), B2_OK);
+            ROW_CHECK(row, allowed[id]);
+            rare += l[id] <= sorted[n / 2].logit;
+        }
+        ROW_CHECK(row, spread[row / 2] > 1 || rare > PICKS / 10);
         sampler_free(s);
     }
 }
@@ -285,13 +347,10 @@ static void test_bad_params(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_distributions),
-        cmocka_unit_test(test_greedy),
-        cmocka_unit_test(test_seed),
-        cmocka_unit_test(test_penalties),
-        cmocka_unit_test(test_negative_penalty),
-        cmocka_unit_test(test_bad_logits),
-        cmocka_unit_test(test_bad_params),
+        cmocka_unit_test(test_distributions), cmocka_unit_test(test_large_vocabulary),
+        cmocka_unit_test(test_greedy),        cmocka_unit_test(test_seed),
+        cmocka_unit_test(test_penalties),     cmocka_unit_test(test_negative_penalty),
+        cmocka_unit_test(test_bad_logits),    cmocka_unit_test(test_bad_params),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -30,16 +30,17 @@ static struct act_layout layout(const struct backend *be, int64_t max_tokens,
                                 int64_t max_width)
 {
     uint64_t n = (uint64_t)max_tokens * (uint64_t)max_width;
-    uint64_t n_q = (uint64_t)max_tokens * (uint64_t)cpu_q_width(max_width);
+    /* Room for every order: rows of whole blocks of the widest, p of base-3 types. */
+    uint64_t n_q = (uint64_t)max_tokens * (uint64_t)cpu_q_width(KQ_TRITS256, max_width);
     struct act_layout l = {0};
 
     l.x = place(&l, 4 * n);
     l.rotated = place(&l, 4 * n);
     for (int i = 0; i < 2 && !be->exact; i++) {
         l.q[i] = place(&l, n_q);
-        l.p[i] = place(&l, n_q);
+        l.p[i] = place(&l, n_q / 4 * 5);
         l.e[i] = place(&l, n_q);
-        l.ep[i] = place(&l, n_q / 4);
+        l.ep[i] = place(&l, n_q / 2);
         l.sum[i] = place(&l, 4 * (n_q / KQ_GROUP + (uint64_t)max_tokens));
         l.s[i] = place(&l, 4 * (n_q / KQ_GROUP));
         l.d[i] = place(&l, 4 * (uint64_t)max_tokens);
@@ -145,7 +146,7 @@ struct form_job {
  * [CPU_MAX_WIDTH]. */
 static void quantise(const struct form_job *j, int64_t t, const float *x, float *row)
 {
-    int64_t width = j->a->width, q_width = cpu_q_width(width);
+    int64_t width = j->a->width, q_width = j->f->q.n;
 
     if (q_width > width) {
         memcpy(row, x, (size_t)width * sizeof *x);
@@ -201,8 +202,10 @@ static void form_part(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-const struct act_form *cpu_act_form(struct backend *be, struct act *a,
-                                    const struct rotation *rot, bool want_q)
+/* The form for rot, its parts that are asked for made. */
+static struct act_form *make_form(struct backend *be, struct act *a,
+                                  const struct rotation *rot, bool want_q,
+                                  enum kq_order order)
 {
     struct act_cpu *c = a->impl;
     struct act_form *f = rot ? &c->turned : &c->plain;
@@ -212,13 +215,30 @@ const struct act_form *cpu_act_form(struct backend *be, struct act *a,
         f->rot = rot;
         f->have_x = f->have_q = false;
     }
+    if (want_q && f->q.order != order)
+        f->have_q = false;
     struct form_job j = {be, &be->k, a, f, !f->have_x, want_q && !f->have_q};
 
-    f->q.rows = a->n_tokens;
-    f->q.n = cpu_q_width(a->width);
+    if (j.make_q) {
+        f->q.order = order;
+        f->q.rows = a->n_tokens;
+        f->q.n = cpu_q_width(order, a->width);
+    }
     if (j.make_x || j.make_q)
         cpu_run(be, form_part, &j, a->n_tokens, TOKENS_CHUNK);
     f->have_x = true;
     f->have_q = f->have_q || want_q;
     return f;
+}
+
+const struct act_form *cpu_act_form(struct backend *be, struct act *a,
+                                    const struct rotation *rot)
+{
+    return make_form(be, a, rot, false, KQ_FLAT);
+}
+
+const struct act_form *cpu_act_form_q(struct backend *be, struct act *a,
+                                      const struct rotation *rot, enum kq_order order)
+{
+    return make_form(be, a, rot, true, order);
 }

@@ -11,8 +11,8 @@
 #include "kernel/kernel.h"
 
 enum {
-    CPU_SCRATCH = 256 * 1024,        /* bytes per thread */
-    CPU_MAX_WIDTH = CPU_SCRATCH / 4, /* one F32 row must fit */
+    CPU_SCRATCH = 512 * 1024, /* bytes per thread: 16 unpacked rows of 21,845 columns */
+    CPU_MAX_WIDTH = 64 * 1024, /* one F32 row must fit the scratch */
     CPU_ALIGN = 64,
 };
 
@@ -38,9 +38,11 @@ struct act_form {
 
 /* Columns of an activation in 8 bits: what the kernels take together, the last ones 0.
  * Only padded weights have rows that are no multiple of it. */
-static inline int64_t cpu_q_width(int64_t width)
+static inline int64_t cpu_q_width(enum kq_order order, int64_t width)
 {
-    return (width + KQ_STEP - 1) / KQ_STEP * KQ_STEP;
+    int64_t block = kq_order_block(order);
+
+    return (width + block - 1) / block * block;
 }
 
 struct act_cpu {
@@ -63,9 +65,14 @@ void cpu_run(struct backend *be,
 void cpu_decode_row(const struct backend *be, enum dtype t, float *dst,
                     const uint8_t *src, int64_t n);
 
-/* act.c: the form for a weight folded with rot, with its 8-bit codes if want_q; made now
- * if it is not there. Asking for another rotation drops the form of the former one. */
+/* act.c: the form for a weight folded with rot; made now if it is not there. Asking for
+ * another rotation drops the form of the former one. */
 const struct act_form *cpu_act_form(struct backend *be, struct act *a,
-                                    const struct rotation *rot, bool want_q);
+                                    const struct rotation *rot);
+
+/* The same with its 8-bit codes in the order that weights of this type want. A form keeps
+ * the codes of one order at a time. */
+const struct act_form *cpu_act_form_q(struct backend *be, struct act *a,
+                                      const struct rotation *rot, enum kq_order order);
 
 #endif

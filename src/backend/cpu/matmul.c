@@ -20,8 +20,8 @@ enum {
     VEC_BYTES = 24 * 1024,  /* unpacked rows at a time, one token: within L1 */
     MAT_BYTES = 160 * 1024, /* the same, many tokens: within L2 */
     ACT_BYTES = 20 * 1024,  /* activations that a tile meets at a time: within L1 */
-    MIN_ROWS = 4,           /* rows that the kernels take together */
-    QUANT_TOKENS = 4,       /* tokens that qdot takes together */
+    QUANT_ROWS = 16,        /* rows that qdot takes together */
+    FLOAT_ROWS = 4,         /* rows that fdot takes together */
     FLOAT_TOKENS = 6,       /* a multiple of those that fdot takes together */
 };
 
@@ -45,13 +45,14 @@ static bool is_quantised(const struct backend *be, const struct weight *w)
     return !be->exact && kernel_is_quant(w->type);
 }
 
-/* How many rows of row_bytes each fit budget: at least MIN_ROWS while the scratch holds
- * them, at most max_rows. */
-static int64_t rows_that_fit(int64_t row_bytes, int64_t budget, int64_t max_rows)
+/* How many rows of row_bytes each fit budget: a multiple of least, at least that many
+ * while the scratch holds them, at most max_rows. */
+static int64_t rows_that_fit(int64_t row_bytes, int64_t least, int64_t budget,
+                             int64_t max_rows)
 {
-    int64_t rows = budget / row_bytes / MIN_ROWS * MIN_ROWS;
+    int64_t rows = budget / row_bytes / least * least;
 
-    rows = min_i64(max_i64(rows, MIN_ROWS), CPU_SCRATCH / row_bytes);
+    rows = min_i64(max_i64(rows, least), CPU_SCRATCH / row_bytes);
     return max_i64(1, min_i64(rows, max_rows));
 }
 
@@ -61,34 +62,17 @@ static int64_t tokens_that_fit(int64_t row_bytes, int64_t step)
     return max_i64(step, ACT_BYTES / row_bytes / step * step);
 }
 
-/* Tokens [t, t + rows) of an activation. */
-static struct kq_act act_rows(const struct kq_act *a, int64_t t, int64_t rows)
-{
-    int64_t at = t * a->n;
-
-    return (struct kq_act){a->q + at,
-                           a->p + at,
-                           a->e + at / 2,
-                           a->ep + at / 8,
-                           a->sum + t * (a->n / KQ_GROUP + 1),
-                           a->s + at / KQ_GROUP,
-                           a->d + t,
-                           rows,
-                           a->n};
-}
-
 /* Rows [begin, end) of one weight in 8 bits. */
 static void quant_rows(const struct matmul_ctx *c, const struct matmul_job *j,
                        int64_t begin, int64_t end, int thread)
 {
     const struct kernels *k = &c->be->k;
     const struct weight *w = j->w;
-    int64_t n = cpu_q_width(w->cols), T = c->n_tokens;
+    int64_t n = j->f->q.n, T = c->n_tokens;
     int64_t stored = weight_stored(w), groups = stored / KQ_GROUP;
     int64_t row_bytes = stored + 8 * groups;
-    int64_t step =
-        rows_that_fit(row_bytes, T == 1 ? VEC_BYTES : MAT_BYTES, end - begin);
-    int64_t block = tokens_that_fit(2 * n, QUANT_TOKENS); /* q and e */
+    int64_t step = rows_that_fit(row_bytes, QUANT_ROWS, T == 1 ? VEC_BYTES : MAT_BYTES,
+                                 end - begin);
     float *scale = cpu_scratch(c->be, thread), *min = scale + step * groups;
     int8_t *code = (int8_t *)(min + step * groups);
     struct kq_mat m = {code,
@@ -98,7 +82,8 @@ static void quant_rows(const struct matmul_ctx *c, const struct matmul_job *j,
                        stored,
                        groups,
                        kernel_block(w->type),
-                       kernel_low(w->type)};
+                       kernel_low(w->type),
+                       kernel_top(w->type)};
 
     if (n == stored && T <= k->packed_tokens[w->type]) {
         k->packed[w->type](j->y + begin, w->rows,
@@ -108,13 +93,12 @@ static void quant_rows(const struct matmul_ctx *c, const struct matmul_job *j,
     }
     for (int64_t r = begin; r < end; r += step) {
         m.rows = min_i64(step, end - r);
-        for (int64_t i = 0; i < m.rows; i++)
+        for (int64_t i = 0; i < m.rows; i++) {
             k->unpack[w->type](code + i * stored, scale + i * groups, min + i * groups,
                                w->data + (uint64_t)(r + i) * w->row_bytes, stored);
-        for (int64_t t = 0; t < T; t += block) {
-            struct kq_act x = act_rows(&j->f->q, t, min_i64(block, T - t));
-            k->qdot(j->y + t * w->rows + r, w->rows, &m, &x);
+            kernel_place(j->f->q.order, code + i * stored, stored);
         }
+        k->qdot(j->y + r, w->rows, &m, &j->f->q);
     }
 }
 
@@ -132,8 +116,8 @@ static void float_rows(const struct matmul_ctx *c, const struct matmul_job *j,
     const struct weight *w = j->w;
     int64_t n = w->cols, stored = weight_stored(w), T = c->n_tokens;
     int64_t row_bytes = 4 * stored;
-    int64_t step =
-        rows_that_fit(row_bytes, T == 1 ? VEC_BYTES : MAT_BYTES, end - begin);
+    int64_t step = rows_that_fit(row_bytes, FLOAT_ROWS, T == 1 ? VEC_BYTES : MAT_BYTES,
+                                 end - begin);
     int64_t block = tokens_that_fit(row_bytes, FLOAT_TOKENS);
     float *buf = cpu_scratch(c->be, thread);
 
@@ -184,23 +168,43 @@ static void matmul_part(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
+/* A join of threads takes weights that one form of the activation serves, plain and
+ * turned: it keeps one rotation, and the 8-bit codes of one order each. */
+struct forms_used {
+    const struct rotation *rot;
+    int order[2]; /* of the plain and the turned form; -1: none yet */
+};
+
+static bool fits(const struct backend *be, struct forms_used *u, const struct weight *w)
+{
+    int *order = &u->order[w->rot != NULL];
+
+    if (w->rot && u->rot && w->rot != u->rot)
+        return false;
+    if (is_quantised(be, w)) {
+        if (*order >= 0 && *order != (int)kernel_order(w->type))
+            return false;
+        *order = (int)kernel_order(w->type);
+    }
+    u->rot = w->rot ? w->rot : u->rot;
+    return true;
+}
+
 void backend_matmul_n(struct backend *be, float *const *y,
                       const struct weight *const *w, int n, struct act *a)
 {
     for (int i = 0; i < n;) {
         struct matmul_ctx c = {.be = be, .n_tokens = a->n_tokens};
-        const struct rotation *rot = NULL;
+        struct forms_used used = {.order = {-1, -1}};
         int64_t n_tiles = 0;
-        /* The activation keeps one rotated form at a time. */
-        for (; i < n && c.n_jobs < MAX_JOBS; i++) {
+        for (; i < n && c.n_jobs < MAX_JOBS && fits(be, &used, w[i]); i++) {
             assert(w[i]->cols == a->width && weight_stored(w[i]) <= CPU_MAX_WIDTH);
-            if (w[i]->rot && rot && w[i]->rot != rot)
-                break;
-            rot = w[i]->rot ? w[i]->rot : rot;
             struct matmul_job *j = &c.job[c.n_jobs++];
             j->w = w[i];
             j->y = y[i];
-            j->f = cpu_act_form(be, a, w[i]->rot, is_quantised(be, w[i]));
+            j->f = is_quantised(be, w[i])
+                       ? cpu_act_form_q(be, a, w[i]->rot, kernel_order(w[i]->type))
+                       : cpu_act_form(be, a, w[i]->rot);
             j->first_tile = n_tiles;
             j->tile_rows = a->n_tokens == 1 ? TILE_ROWS_VEC : TILE_ROWS_MAT;
             n_tiles += (w[i]->rows + j->tile_rows - 1) / j->tile_rows;

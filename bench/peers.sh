@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# peers.sh S|M|L [OUT.csv] - bench/peers.py on random files of one size, made as needed.
+#
+# Files go to $B2_BENCH_DIR (default bench/files): S needs 0.7 GB of disk, M 4, L 26.
+# Python with the packages of tests/oracle/requirements.txt: $B2_PYTHON. Keep the machine
+# quiet; B2_ROUNDS, B2_THREADS (1,2) and B2_TYPES shorten a run.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+bonsai2=${B2_PROGRAM:-$here/../build/release/bonsai2}
+python=${B2_PYTHON:-python3}
+size=${1:?usage: peers.sh S|M|L [OUT.csv]}
+machine=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1 | tr -cs 'A-Za-z0-9\n' '-')
+out=${2:-$here/results/${machine%-}.csv}
+dir=${B2_BENCH_DIR:-$here/files}
+mkdir -p "$dir" "$(dirname "$out")"
+for type in tq2_0 tq1_0 ${B2_TYPES:-ptq1_0 pq2_0}; do
+    file=$dir/$size-$type.gguf
+    [ -s "$file" ] || "$bonsai2" synth --like "$size" --type "$type" -o "$file"
+done
+case $size in
+    S) shape=(--prompts 64,512 --predict 64) ;;
+    M) shape=(--prompts 64,512 --predict 32) ;;
+    *) shape=(--prompts 32 --predict 8) ;;
+esac
+files=("$dir/$size-tq2_0.gguf")
+peers=()
+for type in ${B2_TYPES:-ptq1_0 pq2_0}; do
+    files+=("$dir/$size-$type.gguf")
+    peers+=(--peer "$dir/$size-$type.gguf=$dir/$size-tq2_0.gguf,$dir/$size-tq1_0.gguf")
+done
+"$python" "$here/peers.py" "$out" "${files[@]}" "${peers[@]}" "${shape[@]}" \
+    --threads "${B2_THREADS:-1,2}" --rounds "${B2_ROUNDS:-3}"
+echo "$out"

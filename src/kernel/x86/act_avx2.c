@@ -1,0 +1,232 @@
+/*
+ * act_avx2.c - activations to 8 bits, in every order, in AVX2.
+ *
+ * A group of 16 is two registers, wherever its columns come from: orders move quads, so a
+ * block is first copied to its positions, 16 bytes at a time. Codes for the planes of base-3
+ * types move as quads again.
+ */
+#include "kernel/variants.h"
+#include "kernel/x86/avx2.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { MAX_UNIT = 256, QUADS = MAX_UNIT / 4, FACTORS = MAX_UNIT / KQ_GROUP };
+
+static ALWAYS_INLINE __m256i magnitude(const float *x)
+{
+    return _mm256_and_si256(load256(x), _mm256_set1_epi32(0x7fffffff));
+}
+
+/* The largest of 8 magnitudes as integers, so that a NaN is the largest. */
+static ALWAYS_INLINE float largest(__m256i m)
+{
+    __m128i v =
+        _mm_max_epi32(_mm256_castsi256_si128(m), _mm256_extracti128_si256(m, 1));
+
+    v = _mm_max_epi32(v, _mm_shuffle_epi32(v, 0x4e));
+    v = _mm_max_epi32(v, _mm_shuffle_epi32(v, 0xb1));
+    return _mm_cvtss_f32(_mm_castsi128_ps(v));
+}
+
+static ALWAYS_INLINE int sum_lanes(__m256i v)
+{
+    __m128i s =
+        _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+
+    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4e));
+    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0xb1));
+    return _mm_cvtsi128_si32(s);
+}
+
+/* 16 codes of q to the order of kq_act.p: 4 of each plane, m / 4 bytes apart. */
+static ALWAYS_INLINE void store_planes(int8_t *p, int64_t plane, __m128i q)
+{
+    const __m128i quads =
+        _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    int32_t v[4];
+
+    store128(v, _mm_shuffle_epi8(q, quads));
+    for (int k = 0; k < 4; k++)
+        memcpy(p + k * plane, &v[k], sizeof v[k]);
+}
+
+/* What all groups of a row share. */
+struct scale {
+    float d, part;
+    bool empty;
+};
+
+/* Group g of token t from the 16 values of x; gives its factor and codes. */
+static ALWAYS_INLINE __m128i quantise(const struct kq_act *a, int64_t t, int64_t g,
+                                      const float *x, const struct scale *by,
+                                      int16_t *e)
+{
+    int64_t at = t * a->n + g * KQ_GROUP;
+    int32_t *sum = a->sum + t * (a->n / KQ_GROUP + 1) + g;
+    __m256i lo = _mm256_setzero_si256(), hi = lo;
+    int factor = 1;
+
+    if (!by->empty) {
+        float top = largest(_mm256_max_epi32(magnitude(x), magnitude(x + 8)));
+        factor += (int)(top * by->part);
+        factor = factor > KQ_MAX_E ? KQ_MAX_E : factor;
+        __m256 inv = _mm256_set1_ps(1.0f / (by->d * (float)factor));
+        lo = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x), inv));
+        hi = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + 8), inv));
+    }
+    __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(lo, hi), 0xd8);
+    __m128i bytes = _mm_packs_epi16(_mm256_castsi256_si128(words),
+                                    _mm256_extracti128_si256(words, 1));
+    int total = factor * sum_lanes(_mm256_add_epi32(lo, hi));
+    store128(a->q + at, bytes);
+    store128(a->e + at / 2, _mm_set1_epi16((int16_t)factor));
+    sum[1] = (int32_t)((uint32_t)sum[0] + (uint32_t)total);
+    a->s[at / KQ_GROUP] = (float)total;
+    *e = (int16_t)factor;
+    return bytes;
+}
+
+static void quantise_flat(const struct kq_act *a, int64_t t, const float *x,
+                          const struct scale *by)
+{
+    int64_t n = a->n;
+    int16_t *ep = a->ep + t * n / 8;
+
+    for (int64_t g = 0; g < n / KQ_GROUP; g++) {
+        int64_t c = g * KQ_GROUP, first = c / KQ_PLANE * KQ_PLANE;
+        int64_t width = n - first < KQ_PLANE ? n - first : KQ_PLANE;
+        int16_t e;
+        __m128i bytes = quantise(a, t, g, x + c, by, &e);
+        store_planes(a->p + t * n + first + (c - first) / 4, width / 4, bytes);
+        ep[2 * g] = ep[2 * g + 1] = e;
+    }
+}
+
+/* Two neighbouring factors of ep from one. */
+static ALWAYS_INLINE int32_t pair_of(int16_t e)
+{
+    return (int32_t)((uint32_t)(uint16_t)e * 0x10001u);
+}
+
+/* 32 quads of one unit of KQ_PLANES, and its 8 factors. */
+static void planes_unit(int32_t *p, int32_t *ep, const int32_t *q, const int16_t *e)
+{
+    for (int g = 0; g < 8; g++) {
+        ep[g] = pair_of(e[g]);
+        for (int k = 0; k < 4; k++)
+            p[8 * k + g] = q[4 * g + k];
+    }
+}
+
+static void trits128_unit(int32_t *p, int32_t *ep, const int32_t *q, const int16_t *e)
+{
+    for (int k = 0; k < 4; k++) {
+        uint32_t two = (uint32_t)q[30 + k / 2] >> 16 * (k % 2) & 0xffffu;
+        for (int g = 0; g < 4; g++)
+            p[8 * k + g] = q[4 * g + k];
+        p[8 * k + 4] = q[20 + k];
+        p[8 * k + 5] = q[24 + k];
+        p[8 * k + 6] = (int32_t)two; /* columns 120 + 2 k and the next */
+        p[8 * k + 7] = 0;
+        p[32 + k] = q[16 + k];
+        ep[k] = pair_of(e[k]);
+        ep[8 + k] = pair_of(e[4]);
+    }
+    p[36] = q[28];
+    p[37] = q[29];
+    p[38] = p[39] = 0;
+    ep[4] = pair_of(e[5]);
+    ep[5] = pair_of(e[6]);
+    ep[6] = ep[12] = ep[13] = pair_of(e[7]);
+    ep[7] = ep[14] = ep[15] = 0;
+}
+
+static void trits256_unit(int32_t *p, int32_t *ep, const int32_t *q, const int16_t *e)
+{
+    memset(p, 0, 80 * sizeof *p);
+    memset(ep, 0, 32 * sizeof *ep);
+    for (int g = 0; g < 8; g++) {
+        ep[g] = pair_of(e[g]);
+        ep[8 + g] = pair_of(e[8 + g / 4]);
+        p[32 + g] = q[32 + g];
+        for (int k = 0; k < 4; k++)
+            p[8 * k + g] = q[4 * g + k];
+    }
+    for (int j = 0; j < 4; j++) {
+        ep[16 + j] = pair_of(e[10 + j]);
+        ep[24 + j] = pair_of(e[14]);
+        p[72 + j] = q[56 + j];
+        p[40 + 8 * j + 4] = q[60 + j];
+        for (int k = 0; k < 4; k++)
+            p[40 + 8 * k + j] = q[40 + 4 * j + k];
+    }
+    ep[20] = pair_of(e[15]);
+}
+
+/* One unit's codes and factors as the packed kernels load them. */
+static void store_unit(const struct kq_act *a, int64_t t, int64_t c, int64_t width,
+                       const int16_t *e)
+{
+    int32_t q[QUADS], p[QUADS / 4 * 5], ep[QUADS / 2];
+    int8_t *to = a->p + t * kq_p_step(a->order, a->n) + kq_p_step(a->order, c);
+    int16_t *to_e = a->ep + t * kq_ep_step(a->order, a->n) + kq_ep_step(a->order, c);
+    const int8_t *codes = a->q + t * a->n + c;
+
+    if (a->order == KQ_BITS) {
+        for (int64_t j = 0; j < width / 8; j++)
+            for (int k = 0; k < 8; k++)
+                to[j + k * (width / 8)] = codes[8 * j + k];
+        memcpy(to_e, e, (size_t)(width / KQ_GROUP) * sizeof *e);
+        return;
+    }
+    memcpy(q, codes, (size_t)width);
+    if (a->order == KQ_PLANES) {
+        planes_unit(p, ep, q, e);
+        planes_unit(p + 32, ep + 8, q + 32, e + 8);
+    } else if (a->order == KQ_TRITS128) {
+        trits128_unit(p, ep, q, e);
+    } else {
+        trits256_unit(p, ep, q, e);
+    }
+    memcpy(to, p, (size_t)kq_p_step(a->order, width));
+    memcpy(to_e, ep, (size_t)kq_ep_step(a->order, width) * sizeof *to_e);
+}
+
+/* The other orders, a unit at a time. */
+static void quantise_placed(const struct kq_act *a, int64_t t, const float *x,
+                            const struct scale *by)
+{
+    int64_t unit = a->order == KQ_TRITS128 ? 128 : MAX_UNIT;
+    float placed[MAX_UNIT];
+    int16_t e[FACTORS];
+    uint8_t quad[QUADS];
+
+    for (int u = 0; u < unit / 4; u++)
+        quad[u] = (uint8_t)kq_quad(a->order, u);
+    for (int64_t c = 0; c < a->n; c += unit) {
+        int64_t width = a->n - c < unit ? a->n - c : unit;
+        for (int64_t u = 0; u < width / 4; u++)
+            _mm_storeu_ps(placed + 4 * u, _mm_loadu_ps(x + c + 4 * quad[u]));
+        for (int64_t g = 0; g < width / KQ_GROUP; g++)
+            quantise(a, t, c / KQ_GROUP + g, placed + g * KQ_GROUP, by, &e[g]);
+        store_unit(a, t, c, width, e);
+    }
+}
+
+void kernel_act_quant_avx2(const struct kq_act *a, int64_t t, const float *x)
+{
+    __m256i m = _mm256_setzero_si256();
+
+    for (int64_t i = 0; i < a->n; i += 8)
+        m = _mm256_max_epi32(m, magnitude(x + i));
+    float max = largest(m);
+    struct scale by = {max / (127.0f * KQ_MAX_E), KQ_MAX_E / max,
+                       !(max >= 0x1p-100f) || isinf(max)};
+    a->d[t] = !by.empty ? by.d : max < 0x1p-100f ? 0.0f : NAN;
+    a->sum[t * (a->n / KQ_GROUP + 1)] = 0;
+    if (a->order == KQ_FLAT)
+        quantise_flat(a, t, x, &by);
+    else
+        quantise_placed(a, t, x, &by);
+}

@@ -1,0 +1,449 @@
+/*
+ * packed_k_avx2.c - packed rows of 4 to 8 bits times single tokens, in AVX2.
+ *
+ * Eight rows advance together, as in packed_avx2.c: their block sums meet in one
+ * register, a lane for each row, and so do their scales. The small scales of the k-types
+ * lie in 16 bytes of each row, which turn into four registers of dwords by row: then one
+ * shift and mask gives a sub-block's scale for all rows.
+ */
+#include "kernel/variants.h"
+#include "kernel/x86/avx2.h"
+
+#include <string.h>
+
+enum { ROWS = 8, QK = 256, Q4_K_BYTES = 144, Q5_K_BYTES = 176, Q6_K_BYTES = 210 };
+enum { LINE = 64 };
+
+/* Rows r.. of a matrix; rows beyond the last are the last. */
+struct row_set {
+    const uint8_t *row[ROWS];
+    uint64_t ahead; /* bytes from a row to the one that has its place in the next set */
+};
+
+static ALWAYS_INLINE void rows_at(struct row_set *s, const uint8_t *w,
+                                  uint64_t row_bytes, int64_t r, int64_t rows)
+{
+    for (int i = 0; i < ROWS; i++)
+        s->row[i] = w + (uint64_t)(r + i < rows ? r + i : rows - 1) * row_bytes;
+    s->ahead = ROWS * row_bytes;
+}
+
+/* Asks for bytes of n rows of the next set: the processor's own prefetcher starts anew
+ * with every row. Into L2: what L1 can wait for at a time is needed by the loads
+ * themselves. Reaching past the end of the data never faults. */
+static ALWAYS_INLINE void prefetch_rows(const struct row_set *s, int first, int n,
+                                        int64_t at)
+{
+    for (int i = first; i < first + n; i++)
+        _mm_prefetch((const char *)((uintptr_t)s->row[i] + s->ahead + (uint64_t)at),
+                     _MM_HINT_T1);
+}
+
+static ALWAYS_INLINE short half_at(const uint8_t *p)
+{
+    short h;
+
+    memcpy(&h, p, sizeof h);
+    return h;
+}
+
+/* The FP16 numbers at byte `at` of all rows. */
+static ALWAYS_INLINE __m256 row_halves(const struct row_set *s, int64_t at)
+{
+    return _mm256_cvtph_ps(_mm_setr_epi16(
+        half_at(s->row[0] + at), half_at(s->row[1] + at), half_at(s->row[2] + at),
+        half_at(s->row[3] + at), half_at(s->row[4] + at), half_at(s->row[5] + at),
+        half_at(s->row[6] + at), half_at(s->row[7] + at)));
+}
+
+/* One token's part of a step of 32 columns; sum is of e * q, sum0 of its first half. */
+struct step_act {
+    __m256i q, e;
+    int32_t sum, sum0;
+};
+
+static ALWAYS_INLINE struct step_act step_at(const struct kq_act *x, int64_t t,
+                                             int64_t step)
+{
+    int64_t c = step * KQ_STEP;
+
+    return (struct step_act){load256(x->q + t * x->n + c),
+                             load256(x->e + (t * x->n + c) / 2),
+                             act_sum(x, t, 2 * step, 2), act_sum(x, t, 2 * step, 1)};
+}
+
+/* Codes up to 127 times a step: pairs fit 16 bits. */
+static ALWAYS_INLINE __m256i dot_step(__m256i u, const struct step_act *a)
+{
+    return _mm256_madd_epi16(_mm256_maddubs_epi16(u, a->q), a->e);
+}
+
+/* The sums of each half of sum[0..7], rows in order; additions of neighbours, as hadd has
+ * them, but in fewer steps. */
+static ALWAYS_INLINE void row_sums(__m256i *first, __m256i *second, const __m256i *sum)
+{
+    __m256i v[4];
+
+    for (int i = 0; i < 4; i++) /* rows 2 i and 2 i + 1 in turn, twice */
+        v[i] = _mm256_add_epi32(_mm256_unpacklo_epi32(sum[2 * i], sum[2 * i + 1]),
+                                _mm256_unpackhi_epi32(sum[2 * i], sum[2 * i + 1]));
+    for (int i = 0; i < 2; i++) /* four rows */
+        v[i] = _mm256_add_epi32(_mm256_unpacklo_epi64(v[2 * i], v[2 * i + 1]),
+                                _mm256_unpackhi_epi64(v[2 * i], v[2 * i + 1]));
+    *first = _mm256_permute2x128_si256(v[0], v[1], 0x20);
+    *second = _mm256_permute2x128_si256(v[0], v[1], 0x31);
+}
+
+static ALWAYS_INLINE __m256i step_sums(const __m256i *sum)
+{
+    __m256i first, second;
+
+    row_sums(&first, &second, sum);
+    return _mm256_add_epi32(first, second);
+}
+
+static ALWAYS_INLINE __m256 scaled(__m256 scale, __m256i sums, int32_t lows)
+{
+    sums = _mm256_sub_epi32(sums, _mm256_set1_epi32(lows));
+    return _mm256_mul_ps(scale, _mm256_cvtepi32_ps(sums));
+}
+
+static ALWAYS_INLINE __m256 less_min(__m256 term, __m256 min, int32_t sum)
+{
+    return _mm256_sub_ps(term, _mm256_mul_ps(min, _mm256_set1_ps((float)sum)));
+}
+
+static ALWAYS_INLINE void store_rows(float *y, __m256 acc, float d, int64_t n)
+{
+    acc = _mm256_mul_ps(_mm256_set1_ps(d), acc);
+    if (n >= ROWS)
+        _mm256_storeu_ps(y, acc);
+    else
+        _mm256_maskstore_ps(y, first_lanes(n), acc);
+}
+
+/* The layout of a type whose block has 32 weights. */
+struct simple {
+    int bytes, codes,
+        high; /* of a block; place of nibbles or bytes, of fifth bits (0: none) */
+    int low;
+    bool byte, min; /* codes are bytes; there is an added number: minus the minimum */
+};
+
+/* 32 bits to 32 bytes: 16 where the bit is set. */
+static ALWAYS_INLINE __m256i sixteens(const uint8_t *p)
+{
+    const __m256i byte_of = _mm256_setr_epi64x(0, 0x0101010101010101,
+                                               0x0202020202020202, 0x0303030303030303);
+    const __m256i bit = _mm256_set1_epi64x((int64_t)0x8040201008040201);
+    int32_t word;
+
+    memcpy(&word, p, sizeof word);
+    __m256i v = _mm256_shuffle_epi8(_mm256_set1_epi32(word), byte_of);
+    v = _mm256_cmpeq_epi8(_mm256_and_si256(v, bit), bit);
+    return _mm256_and_si256(v, _mm256_set1_epi8(16));
+}
+
+static ALWAYS_INLINE __m256i dot_simple(const uint8_t *p, const struct simple *f,
+                                        const struct step_act *a)
+{
+    if (f->byte) { /* |code| meets q with its sign: a pair stays below 2^15 */
+        __m256i v = load256(p + f->codes);
+        v = _mm256_maddubs_epi16(_mm256_abs_epi8(v), _mm256_sign_epi8(a->q, v));
+        return _mm256_madd_epi16(v, a->e);
+    }
+    __m128i v = load128(p + f->codes);
+    __m256i u = _mm256_set_m128i(_mm_srli_epi16(v, 4), v);
+    u = _mm256_and_si256(u, _mm256_set1_epi8(15));
+    if (f->high)
+        u = _mm256_or_si256(u, sixteens(p + f->high));
+    return dot_step(u, a);
+}
+
+static ALWAYS_INLINE void one_simple(float *y, const uint8_t *w, uint64_t row_bytes,
+                                     int64_t rows, const struct kq_act *x, int64_t t,
+                                     const struct simple *f)
+{
+    for (int64_t r = 0; r < rows; r += ROWS) {
+        struct row_set s;
+        __m256 acc = _mm256_setzero_ps();
+        rows_at(&s, w, row_bytes, r, rows);
+        for (int64_t b = 0, next = 0; b < x->n / KQ_STEP; b++) {
+            struct step_act a = step_at(x, t, b);
+            int64_t at = f->bytes * b;
+            __m256i sum[ROWS];
+            for (; next < at + f->bytes; next += LINE)
+                prefetch_rows(&s, 0, ROWS, next);
+            for (int i = 0; i < ROWS; i++)
+                sum[i] = dot_simple(s.row[i] + at, f, &a);
+            int32_t lows = (int32_t)((uint32_t)f->low * (uint32_t)a.sum);
+            __m256 term = scaled(row_halves(&s, at), step_sums(sum), lows);
+            if (f->min)
+                term = less_min(
+                    term, _mm256_xor_ps(_mm256_set1_ps(-0.0f), row_halves(&s, at + 2)),
+                    a.sum);
+            acc = _mm256_add_ps(acc, term);
+        }
+        store_rows(y + r, acc, x->d[t], rows - r);
+    }
+}
+
+/* 16 bytes of all rows: out[i] has dword i of each, in the order of the rows. */
+static ALWAYS_INLINE void row_dwords(__m256i *out, const struct row_set *s, int64_t at)
+{
+    __m256i v[4];
+
+    for (int k = 0; k < 4; k++) /* rows k and k + 4 */
+        v[k] = _mm256_inserti128_si256(_mm256_castsi128_si256(load128(s->row[k] + at)),
+                                       load128(s->row[k + 4] + at), 1);
+    __m256i lo = _mm256_unpacklo_epi32(v[0], v[1]);
+    __m256i hi = _mm256_unpackhi_epi32(v[0], v[1]);
+    __m256i lo2 = _mm256_unpacklo_epi32(v[2], v[3]);
+    __m256i hi2 = _mm256_unpackhi_epi32(v[2], v[3]);
+    out[0] = _mm256_unpacklo_epi64(lo, lo2);
+    out[1] = _mm256_unpackhi_epi64(lo, lo2);
+    out[2] = _mm256_unpacklo_epi64(hi, hi2);
+    out[3] = _mm256_unpackhi_epi64(hi, hi2);
+}
+
+/* Scales and minima of Q4_K and Q5_K: bytes of four sub-blocks each, by row. */
+struct k4_bytes {
+    __m256 d, dmin;
+    __m256i scale[2], min[2];
+};
+
+/* The low words of eight dwords, FP16, as floats. */
+static ALWAYS_INLINE __m256 half_floats(__m256i v)
+{
+    v = _mm256_packus_epi32(_mm256_and_si256(v, _mm256_set1_epi32(0xffff)), v);
+    v = _mm256_permute4x64_epi64(v, 0xd8);
+    return _mm256_cvtph_ps(_mm256_castsi256_si128(v));
+}
+
+static ALWAYS_INLINE struct k4_bytes k4_at(const struct row_set *s, int64_t at)
+{
+    const __m256i six = _mm256_set1_epi8(63), four = _mm256_set1_epi8(15);
+    const __m256i top = _mm256_set1_epi8(48);
+    __m256i v[4];
+    struct k4_bytes k;
+
+    row_dwords(v, s, at); /* d and dmin, then 12 bytes */
+    k.d = half_floats(v[0]);
+    k.dmin = half_floats(_mm256_srli_epi32(v[0], 16));
+    k.scale[0] = _mm256_and_si256(v[1], six);
+    k.min[0] = _mm256_and_si256(v[2], six);
+    k.scale[1] = _mm256_or_si256(_mm256_and_si256(v[3], four),
+                                 _mm256_and_si256(_mm256_srli_epi16(v[1], 2), top));
+    k.min[1] = _mm256_or_si256(_mm256_and_si256(_mm256_srli_epi16(v[3], 4), four),
+                               _mm256_and_si256(_mm256_srli_epi16(v[2], 2), top));
+    return k;
+}
+
+/* d times byte i of each dword. */
+static ALWAYS_INLINE __m256 times_byte(__m256 d, __m256i v, int i)
+{
+    v = _mm256_and_si256(_mm256_srl_epi32(v, _mm_cvtsi32_si128(8 * i)),
+                         _mm256_set1_epi32(255));
+    return _mm256_mul_ps(d, _mm256_cvtepi32_ps(v));
+}
+
+/* acc plus sub-block i of a Q4_K or Q5_K block. */
+static ALWAYS_INLINE __m256 add_k4(__m256 acc, const struct k4_bytes *k, int i,
+                                   const __m256i *sum, int32_t act)
+{
+    __m256 term = scaled(times_byte(k->d, k->scale[i / 4], i % 4), step_sums(sum), 0);
+
+    return _mm256_add_ps(
+        acc, less_min(term, times_byte(k->dmin, k->min[i / 4], i % 4), act));
+}
+
+/* Sub-block i's bit of 32 bytes, as 16 in each byte that has it. */
+static ALWAYS_INLINE __m256i fifth_bits(__m256i high, int i)
+{
+    high = i < 4 ? _mm256_sll_epi16(high, _mm_cvtsi32_si128(4 - i))
+                 : _mm256_srl_epi16(high, _mm_cvtsi32_si128(i - 4));
+    return _mm256_and_si256(high, _mm256_set1_epi8(16));
+}
+
+/* acc plus sub-blocks 2 i (low nibbles) and 2 i + 1 of a block at `at`, i a constant. */
+static ALWAYS_INLINE __m256 pair_k4(__m256 acc, const struct row_set *s, int64_t at,
+                                    const struct k4_bytes *k, const struct kq_act *x,
+                                    int64_t t, int64_t step, int i, bool five)
+{
+    const __m256i low = _mm256_set1_epi8(15);
+    const struct step_act a0 = step_at(x, t, step), a1 = step_at(x, t, step + 1);
+    __m256i s0[ROWS], s1[ROWS];
+
+    if (LINE * i < (five ? Q5_K_BYTES : Q4_K_BYTES))
+        prefetch_rows(s, 0, ROWS, at + (int64_t)LINE * i);
+    for (int j = 0; j < ROWS; j++) {
+        const uint8_t *p = s->row[j] + at;
+        __m256i v = load256(p + (five ? 48 : 16) + 32 * i);
+        __m256i u0 = _mm256_and_si256(v, low);
+        __m256i u1 = _mm256_and_si256(_mm256_srli_epi16(v, 4), low);
+        if (five) {
+            __m256i high = load256(p + 16);
+            u0 = _mm256_or_si256(u0, fifth_bits(high, 2 * i));
+            u1 = _mm256_or_si256(u1, fifth_bits(high, 2 * i + 1));
+        }
+        s0[j] = dot_step(u0, &a0);
+        s1[j] = dot_step(u1, &a1);
+    }
+    acc = add_k4(acc, k, 2 * i, s0, a0.sum);
+    return add_k4(acc, k, 2 * i + 1, s1, a1.sum);
+}
+
+/* Q4_K, or with five bits Q5_K. */
+static ALWAYS_INLINE void one_k4(float *y, const uint8_t *w, uint64_t row_bytes,
+                                 int64_t rows, const struct kq_act *x, int64_t t,
+                                 bool five)
+{
+    for (int64_t r = 0; r < rows; r += ROWS) {
+        struct row_set s;
+        __m256 acc = _mm256_setzero_ps();
+        rows_at(&s, w, row_bytes, r, rows);
+        for (int64_t b = 0; b < x->n / QK; b++) {
+            int64_t at = (five ? Q5_K_BYTES : Q4_K_BYTES) * b;
+            struct k4_bytes k = k4_at(&s, at);
+            acc = pair_k4(acc, &s, at, &k, x, t, 8 * b, 0, five);
+            acc = pair_k4(acc, &s, at, &k, x, t, 8 * b + 2, 1, five);
+            acc = pair_k4(acc, &s, at, &k, x, t, 8 * b + 4, 2, five);
+            acc = pair_k4(acc, &s, at, &k, x, t, 8 * b + 6, 3, five);
+        }
+        store_rows(y + r, acc, x->d[t], rows - r);
+    }
+}
+
+/* d times signed byte i of each dword. */
+static ALWAYS_INLINE __m256 times_signed(__m256 d, __m256i v, int i)
+{
+    v = _mm256_sll_epi32(v, _mm_cvtsi32_si128(24 - 8 * i));
+    return _mm256_mul_ps(d, _mm256_cvtepi32_ps(_mm256_srai_epi32(v, 24)));
+}
+
+/* Unsigned codes of step k (of 4) of half a Q6_K block: nibbles of byte 32 (k % 2) + i,
+ * two more bits of byte i. */
+static ALWAYS_INLINE __m256i codes_q6_k(const uint8_t *low, const uint8_t *high, int k)
+{
+    const __m256i four = _mm256_set1_epi8(15), two = _mm256_set1_epi8(48);
+    __m256i lo = load256(low + 32 * (k % 2)), hi = load256(high);
+
+    lo = k < 2 ? lo : _mm256_srli_epi16(lo, 4);
+    hi = k == 3  ? _mm256_srli_epi16(hi, 2)
+         : k < 2 ? _mm256_sll_epi16(hi, _mm_cvtsi32_si128(4 - 2 * k))
+                 : hi;
+    return _mm256_or_si256(_mm256_and_si256(lo, four), _mm256_and_si256(hi, two));
+}
+
+/* acc plus step k (a constant) of half a Q6_K block at `at`: 32 columns, two scales. */
+static ALWAYS_INLINE __m256 add_q6_k(__m256 acc, const struct row_set *s, int64_t at,
+                                     int half, __m256 d, const __m256i *scale,
+                                     const struct step_act *a, int k)
+{
+    __m256i sum[ROWS], first, second;
+
+    /* Four lines of eight rows, a few at a time: a burst of all would wait. */
+    prefetch_rows(s, k % 2 * 4, 4, at + LINE * (2 * half + k / 2));
+    for (int j = 0; j < ROWS; j++) {
+        const uint8_t *p = s->row[j] + at;
+        sum[j] = dot_step(codes_q6_k(p + 64 * half, p + 128 + 32 * half, k), a);
+    }
+    row_sums(&first, &second, sum);
+    acc = _mm256_add_ps(
+        acc, scaled(times_signed(d, scale[k / 2], k % 2 * 2), first, 32 * a->sum0));
+    return _mm256_add_ps(acc, scaled(times_signed(d, scale[k / 2], k % 2 * 2 + 1),
+                                     second, 32 * (a->sum - a->sum0)));
+}
+
+static void one_q6_k(float *y, const uint8_t *w, uint64_t row_bytes, int64_t rows,
+                     const struct kq_act *x, int64_t t)
+{
+    for (int64_t r = 0; r < rows; r += ROWS) {
+        struct row_set s;
+        __m256 acc = _mm256_setzero_ps();
+        rows_at(&s, w, row_bytes, r, rows);
+        for (int64_t b = 0; b < x->n / QK; b++) {
+            int64_t at = Q6_K_BYTES * b;
+            __m256 d = row_halves(&s, at + 208);
+            __m256i scale[4];
+            row_dwords(scale, &s, at + 192);
+            for (int half = 0; half < 2; half++) {
+                const __m256i *sc = scale + 2 * half;
+                struct step_act a[4];
+                for (int k = 0; k < 4; k++)
+                    a[k] = step_at(x, t, 8 * b + 4 * half + k);
+                acc = add_q6_k(acc, &s, at, half, d, sc, &a[0], 0);
+                acc = add_q6_k(acc, &s, at, half, d, sc, &a[1], 1);
+                acc = add_q6_k(acc, &s, at, half, d, sc, &a[2], 2);
+                acc = add_q6_k(acc, &s, at, half, d, sc, &a[3], 3);
+            }
+        }
+        store_rows(y + r, acc, x->d[t], rows - r);
+    }
+}
+
+void packed_q4_0_avx2(float *y, int64_t y_step, const uint8_t *w, uint64_t row_bytes,
+                      int64_t rows, const struct kq_act *x)
+{
+    const struct simple f = {.bytes = 18, .codes = 2, .low = 8};
+
+    for (int64_t t = 0; t < x->rows; t++)
+        one_simple(y + t * y_step, w, row_bytes, rows, x, t, &f);
+}
+
+void packed_q4_1_avx2(float *y, int64_t y_step, const uint8_t *w, uint64_t row_bytes,
+                      int64_t rows, const struct kq_act *x)
+{
+    const struct simple f = {.bytes = 20, .codes = 4, .min = true};
+
+    for (int64_t t = 0; t < x->rows; t++)
+        one_simple(y + t * y_step, w, row_bytes, rows, x, t, &f);
+}
+
+void packed_q5_0_avx2(float *y, int64_t y_step, const uint8_t *w, uint64_t row_bytes,
+                      int64_t rows, const struct kq_act *x)
+{
+    const struct simple f = {.bytes = 22, .codes = 6, .high = 2, .low = 16};
+
+    for (int64_t t = 0; t < x->rows; t++)
+        one_simple(y + t * y_step, w, row_bytes, rows, x, t, &f);
+}
+
+void packed_q5_1_avx2(float *y, int64_t y_step, const uint8_t *w, uint64_t row_bytes,
+                      int64_t rows, const struct kq_act *x)
+{
+    const struct simple f = {.bytes = 24, .codes = 8, .high = 4, .min = true};
+
+    for (int64_t t = 0; t < x->rows; t++)
+        one_simple(y + t * y_step, w, row_bytes, rows, x, t, &f);
+}
+
+void packed_q8_0_avx2(float *y, int64_t y_step, const uint8_t *w, uint64_t row_bytes,
+                      int64_t rows, const struct kq_act *x)
+{
+    const struct simple f = {.bytes = 34, .codes = 2, .byte = true};
+
+    for (int64_t t = 0; t < x->rows; t++)
+        one_simple(y + t * y_step, w, row_bytes, rows, x, t, &f);
+}
+
+void packed_q4_k_avx2(float *y, int64_t y_step, const uint8_t *w, uint64_t row_bytes,
+                      int64_t rows, const struct kq_act *x)
+{
+    for (int64_t t = 0; t < x->rows; t++)
+        one_k4(y + t * y_step, w, row_bytes, rows, x, t, false);
+}
+
+void packed_q5_k_avx2(float *y, int64_t y_step, const uint8_t *w, uint64_t row_bytes,
+                      int64_t rows, const struct kq_act *x)
+{
+    for (int64_t t = 0; t < x->rows; t++)
+        one_k4(y + t * y_step, w, row_bytes, rows, x, t, true);
+}
+
+void packed_q6_k_avx2(float *y, int64_t y_step, const uint8_t *w, uint64_t row_bytes,
+                      int64_t rows, const struct kq_act *x)
+{
+    for (int64_t t = 0; t < x->rows; t++)
+        one_q6_k(y + t * y_step, w, row_bytes, rows, x, t);
+}

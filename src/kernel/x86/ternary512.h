@@ -1,0 +1,482 @@
+/*
+ * ternary512.h - packed ternary rows times activations in 512-bit registers with VNNI.
+ *
+ * The one text behind packed_avx512vnni.c and packed_avx512vbmi.c, which differ in how a
+ * base-3 byte is taken apart. As ternary256.h, with sixteen rows; vpdpbusd joins the
+ * products of four neighbours and of all planes in 32 bits, and the sum of a group meets
+ * its factor in the lower half of its lane.
+ */
+#ifndef KERNEL_X86_TERNARY512_H
+#define KERNEL_X86_TERNARY512_H
+
+#include "kernel/variants.h"
+#include "kernel/x86/rows_avx512.h"
+
+enum { DIGITS = 5, LINE = 64, MAX_TOKENS = 4 };
+enum { TILE = 16 }; /* tokens that meet a block together: their part of it fits L1 */
+
+/* Asks for bytes [at, at + n) of the next set of rows, once for each cache line. */
+static ALWAYS_INLINE void prefetch_next(const struct pair_rows *s, int64_t at,
+                                        int64_t n)
+{
+    for (int64_t l = (at + LINE - 1) / LINE * LINE; l < at + n; l += LINE)
+        prefetch_pairs(s, 0, PAIRS, l);
+}
+
+/* acc += scale * (float)(sums - lows). */
+static ALWAYS_INLINE __m512 add_block(__m512 acc, __m512 scale, __m512i sums,
+                                      int32_t lows)
+{
+    sums = _mm512_sub_epi32(sums, _mm512_set1_epi32(lows));
+    return _mm512_add_ps(acc, _mm512_mul_ps(scale, _mm512_cvtepi32_ps(sums)));
+}
+
+/* n bytes (4, 8, 16 or 32) at p, as often as a register holds them. */
+static ALWAYS_INLINE __m512i spread(const void *p, int n)
+{
+    int64_t q = 0;
+
+    if (n == 32)
+        return same_halves(load256(p));
+    if (n == 16)
+        return _mm512_broadcast_i32x4(load128(p));
+    memcpy(&q, p, (size_t)n);
+    return n == 8 ? _mm512_set1_epi64(q) : _mm512_set1_epi32((int32_t)q);
+}
+
+/* Factors as spread() has them, each once in the lower half of its lane. */
+static ALWAYS_INLINE __m512i spread_factors(const int16_t *ep, int n)
+{
+    return _mm512_and_si512(spread(ep, n), _mm512_set1_epi32(0xffff));
+}
+
+/* The top digits of bytes: [v >= 86] + [v >= 171]. */
+static ALWAYS_INLINE __m512i top_digits(__m512i v)
+{
+    const __m512i one = _mm512_set1_epi8(1);
+    __m512i u =
+        _mm512_maskz_mov_epi8(_mm512_cmpge_epu8_mask(v, _mm512_set1_epi8(86)), one);
+
+    return _mm512_mask_add_epi8(
+        u, _mm512_cmpge_epu8_mask(v, _mm512_set1_epi8((char)171)), u, one);
+}
+
+static ALWAYS_INLINE __m512i next_digit(__m512i v)
+{
+    return _mm512_add_epi8(v, _mm512_add_epi8(v, v));
+}
+
+/* The way from a byte to its digits. */
+struct trits {
+#if defined(__AVX512VBMI__)
+    __m512i four[4], fifth[4]; /* by byte value: digits 0-3 in 2 bits each; digit 4 */
+#else
+    char nothing;
+#endif
+};
+
+static ALWAYS_INLINE struct trits trits_make(void)
+{
+    struct trits t = {0};
+#if defined(__AVX512VBMI__)
+    static const uint8_t first[16] = {0, 1, 2,  3,  4,  5,  6,  7,
+                                      8, 9, 10, 11, 12, 13, 14, 15};
+    const __m512i lane = _mm512_setr_epi64(0, 0, 0x1010101010101010, 0x1010101010101010,
+                                           0x2020202020202020, 0x2020202020202020,
+                                           0x3030303030303030, 0x3030303030303030);
+    for (int i = 0; i < 4; i++) {
+        __m512i v = _mm512_add_epi8(_mm512_broadcast_i32x4(load128(first)), lane);
+        v = _mm512_add_epi8(v, _mm512_set1_epi8((char)(64 * i)));
+        t.four[i] = _mm512_setzero_si512();
+        for (int k = 0; k < 4;
+             k++, v = next_digit(v)) /* a digit has 2 bits: none cross */
+            t.four[i] =
+                _mm512_or_si512(t.four[i], _mm512_slli_epi16(top_digits(v), 2 * k));
+        t.fifth[i] = top_digits(v);
+    }
+#endif
+    return t;
+}
+
+#if defined(__AVX512VBMI__)
+static ALWAYS_INLINE __m512i look_up(__m512i v, __mmask64 upper, const __m512i *table)
+{
+    return _mm512_mask_blend_epi8(upper,
+                                  _mm512_permutex2var_epi8(table[0], v, table[1]),
+                                  _mm512_permutex2var_epi8(table[2], v, table[3]));
+}
+#endif
+
+/* Digits of v, number k to u[k * step]. */
+static ALWAYS_INLINE void take_apart(__m512i *u, int step, __m512i v, bool fifth,
+                                     const struct trits *t)
+{
+#if defined(__AVX512VBMI__)
+    __mmask64 upper = _mm512_movepi8_mask(v);
+    __m512i four = look_up(v, upper, t->four);
+    if (fifth)
+        u[4 * step] = look_up(v, upper, t->fifth);
+    for (int k = 0; k < 4; k++) {
+        u[k * step] = _mm512_and_si512(four, _mm512_set1_epi8(3));
+        four = _mm512_srli_epi16(four, 2);
+    }
+#else
+    (void)t;
+    for (int k = 0; k < (fifth ? DIGITS : DIGITS - 1); k++, v = next_digit(v))
+        u[k * step] = top_digits(v);
+#endif
+}
+
+/* Where registers of bytes find their part of the activation: n bytes of each plane, for
+ * as many rows as a register holds. */
+struct part {
+    const int8_t *p;
+    const int16_t *ep;
+    int64_t p_step, ep_step; /* to the next token */
+    int n;
+    bool fifth; /* the bytes have a fifth digit */
+};
+
+/* sum[j * n_v + i]: of n_v registers of codes, plane k at u[k * n_v], times n_t tokens;
+ * n_v * n_t is at most 16. */
+static ALWAYS_INLINE void dot_planes(__m512i *sum, const __m512i *u, int n_v,
+                                     const struct part *a, int n_t)
+{
+    for (int i = 0; i < n_v * n_t; i++)
+        sum[i] = _mm512_setzero_si512();
+    for (int k = 0; k < 4; k++) {
+        __m512i q[MAX_TOKENS];
+        for (int j = 0; j < n_t; j++)
+            q[j] = spread(a->p + j * a->p_step + 32 * k, a->n);
+        for (int i = 0; i < n_v; i++)
+            for (int j = 0; j < n_t; j++)
+                sum[j * n_v + i] =
+                    _mm512_dpbusd_epi32(sum[j * n_v + i], u[k * n_v + i], q[j]);
+    }
+    for (int j = 0; j < n_t; j++) {
+        __m512i e = spread_factors(a->ep + j * a->ep_step, a->n);
+        for (int i = 0; i < n_v; i++)
+            sum[j * n_v + i] = _mm512_madd_epi16(sum[j * n_v + i], e);
+    }
+    for (int j = 0; j < n_t && a->fifth; j++) {
+        __m512i e = spread_factors(a->ep + j * a->ep_step + 16, a->n);
+        __m512i p = spread(a->p + j * a->p_step + 128, a->n);
+        for (int i = 0; i < n_v; i++) {
+            __m512i f = _mm512_dpbusd_epi32(_mm512_setzero_si512(), u[4 * n_v + i], p);
+            sum[j * n_v + i] = _mm512_dpwssd_epi32(sum[j * n_v + i], f, e);
+        }
+    }
+}
+
+/* The sum of the digits of v times one token. */
+static ALWAYS_INLINE __m512i dot_digits(__m512i v, const struct part *a,
+                                        const struct trits *t)
+{
+    __m512i u[DIGITS], sum;
+
+    take_apart(u, 1, v, a->fifth, t);
+    dot_planes(&sum, u, 1, a, 1);
+    return sum;
+}
+
+static ALWAYS_INLINE __m128i two_eights(const uint8_t *a, const uint8_t *b)
+{
+    int64_t lo, hi;
+
+    memcpy(&lo, a, sizeof lo);
+    memcpy(&hi, b, sizeof hi);
+    return _mm_set_epi64x(hi, lo);
+}
+
+/* Bytes at.. of rows i and i + 1 of each four, eight of each. */
+static ALWAYS_INLINE __m512i eight_bytes(const struct pair_rows *s, int i, int64_t at)
+{
+    __m512i v = _mm512_castsi128_si512(two_eights(s->a[i] + at, s->a[i + 1] + at));
+
+    v = _mm512_inserti32x4(v, two_eights(s->b[i] + at, s->b[i + 1] + at), 1);
+    v = _mm512_inserti32x4(v, two_eights(s->a[i + 4] + at, s->a[i + 5] + at), 2);
+    return _mm512_inserti32x4(v, two_eights(s->b[i + 4] + at, s->b[i + 5] + at), 3);
+}
+
+static ALWAYS_INLINE int32_t word_at(const uint8_t *p)
+{
+    int32_t v;
+
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+static ALWAYS_INLINE __m128i four_words(const uint8_t *const *row, int64_t at)
+{
+    return _mm_setr_epi32(word_at(row[0] + at), word_at(row[1] + at),
+                          word_at(row[2] + at), word_at(row[3] + at));
+}
+
+/* Bytes at.. of all rows, four of each. */
+static ALWAYS_INLINE __m512i all_rows(const struct pair_rows *s, int64_t at)
+{
+    __m512i v = _mm512_castsi128_si512(four_words(s->a, at));
+
+    v = _mm512_inserti32x4(v, four_words(s->b, at), 1);
+    v = _mm512_inserti32x4(v, four_words(s->a + 4, at), 2);
+    return _mm512_inserti32x4(v, four_words(s->b + 4, at), 3);
+}
+
+/* Neighbours added, of a and b in turn in each 128-bit lane. */
+static ALWAYS_INLINE __m512i add_neighbours(__m512i a, __m512i b)
+{
+    __m512 fa = _mm512_castsi512_ps(a), fb = _mm512_castsi512_ps(b);
+
+    return _mm512_add_epi32(_mm512_castps_si512(_mm512_shuffle_ps(fa, fb, 0x88)),
+                            _mm512_castps_si512(_mm512_shuffle_ps(fa, fb, 0xdd)));
+}
+
+/* Both halves' lanes of eight pairs' sums added, in the order of the rows; a and b are
+ * lane_sums() of pairs 0-3 and 4-7. */
+static ALWAYS_INLINE __m512i join_pairs(__m512i a, __m512i b)
+{
+    return _mm512_add_epi32(_mm512_shuffle_i32x4(a, b, 0x88),
+                            _mm512_shuffle_i32x4(a, b, 0xdd));
+}
+
+struct parts {
+    struct part wide, mid, last;
+};
+
+/* PTQ1_0: 16 bytes of five digits, 8 of five, 2 of four, and the scale. Four rows fill a
+ * register with their first bytes, eight with the next, all with the last. */
+static ALWAYS_INLINE struct parts parts_ptq1_0(const struct kq_act *x, int64_t t)
+{
+    int64_t p_step = kq_p_step(KQ_TRITS128, x->n),
+            ep_step = kq_ep_step(KQ_TRITS128, x->n);
+    const int8_t *p = x->p + t * p_step;
+    const int16_t *ep = x->ep + t * ep_step;
+
+    return (struct parts){{p, ep, p_step, ep_step, 16, true},
+                          {p + 16, ep + 8, p_step, ep_step, 8, true},
+                          {p + 24, ep + 12, p_step, ep_step, 4, false}};
+}
+
+/* TQ1_0: 32 bytes of five digits, 16 of five, 4 of four, and the scale. */
+static ALWAYS_INLINE struct parts parts_tq1_0(const struct kq_act *x, int64_t t)
+{
+    int64_t p_step = kq_p_step(KQ_TRITS256, x->n),
+            ep_step = kq_ep_step(KQ_TRITS256, x->n);
+    const int8_t *p = x->p + t * p_step;
+    const int16_t *ep = x->ep + t * ep_step;
+
+    return (struct parts){{p, ep, p_step, ep_step, 32, true},
+                          {p + 160, ep + 32, p_step, ep_step, 16, true},
+                          {p + 176, ep + 40, p_step, ep_step, 4, false}};
+}
+
+/* Forward by n_p bytes and n_ep factors: to the next block, or to another token. */
+static ALWAYS_INLINE void parts_move(struct parts *a, int64_t n_p, int64_t n_ep)
+{
+    a->wide.p += n_p;
+    a->wide.ep += n_ep;
+    a->mid.p += n_p;
+    a->mid.ep += n_ep;
+    a->last.p += n_p;
+    a->last.ep += n_ep;
+}
+
+/* Asks for n_t tokens' part of the next block, n bytes long: it lies a row away from the
+ * part that was used last. */
+static ALWAYS_INLINE void prefetch_act(const struct part *a, int n, int n_t)
+{
+    for (int j = 0; j < n_t; j++)
+        for (int l = 0; l < n; l += LINE)
+            _mm_prefetch((const char *)a->p + j * a->p_step + n + l, _MM_HINT_T0);
+}
+
+/* The scales in the upper halves of 32-bit lanes. */
+static ALWAYS_INLINE __m512 upper_halves(__m512i v)
+{
+    return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(_mm512_srli_epi32(v, 16)));
+}
+
+static ALWAYS_INLINE void one_ptq1_0(float *y, const struct pair_rows *s,
+                                     const struct kq_act *x, int64_t t, int64_t n_rows)
+{
+    const struct trits tr = trits_make();
+    struct parts a = parts_ptq1_0(x, t);
+    __m512 acc = _mm512_setzero_ps();
+
+    for (int64_t b = 0; b < x->n / 128; b++, parts_move(&a, 160, 32)) {
+        int64_t at = 28 * b;
+        __m512i wide[4], mid[2], v = all_rows(s, at + 24);
+        prefetch_next(s, at, 28);
+        for (int i = 0; i < 4; i++)
+            wide[i] = dot_digits(quad_bytes(s, i, at), &a.wide, &tr);
+        for (int i = 0; i < 2; i++)
+            mid[i] = dot_digits(eight_bytes(s, 2 * i, at + 16), &a.mid, &tr);
+        __m512i all = _mm512_add_epi32(lane_sums(wide), dot_digits(v, &a.last, &tr));
+        all = _mm512_add_epi32(all, add_neighbours(mid[0], mid[1]));
+        acc = add_block(acc, upper_halves(v), all, act_sum(x, t, 8 * b, 8));
+    }
+    store_rows16(y, acc, x->d[t], n_rows);
+}
+
+static ALWAYS_INLINE void one_tq1_0(float *y, const struct pair_rows *s,
+                                    const struct kq_act *x, int64_t t, int64_t n_rows)
+{
+    const struct trits tr = trits_make();
+    struct parts a = parts_tq1_0(x, t);
+    __m512 acc = _mm512_setzero_ps();
+
+    for (int64_t b = 0; b < x->n / 256; b++, parts_move(&a, 320, 64)) {
+        int64_t at = 54 * b;
+        __m512i wide[PAIRS], mid[4];
+        prefetch_next(s, at, 54);
+        for (int i = 0; i < PAIRS; i++)
+            wide[i] = dot_digits(pair_bytes(s, i, at), &a.wide, &tr);
+        for (int i = 0; i < 4; i++)
+            mid[i] = dot_digits(quad_bytes(s, i, at + 32), &a.mid, &tr);
+        __m512i all = dot_digits(all_rows(s, at + 48), &a.last, &tr);
+        all = _mm512_add_epi32(all, lane_sums(mid));
+        all = _mm512_add_epi32(all, join_pairs(lane_sums(wide), lane_sums(wide + 4)));
+        acc = add_block(acc, row_halves(s, at + 52), all, act_sum(x, t, 16 * b, 16));
+    }
+    store_rows16(y, acc, x->d[t], n_rows);
+}
+
+/* A block of the rows times n_t tokens from t on. */
+static ALWAYS_INLINE void meet_ptq1_0(__m512 *acc, const __m512i *u, __m512 scale,
+                                      const struct parts *a, const struct kq_act *x,
+                                      int64_t t, int64_t b, int n_t)
+{
+    __m512i sum[16], all[MAX_TOKENS];
+
+    prefetch_act(&a->wide, 160, n_t);
+    dot_planes(sum, u, 4, &a->wide, n_t);
+    for (int j = 0; j < n_t; j++)
+        all[j] = lane_sums(sum + 4 * j);
+    dot_planes(sum, u + 20, 2, &a->mid, n_t);
+    for (int j = 0; j < n_t; j++)
+        all[j] = _mm512_add_epi32(all[j], add_neighbours(sum[2 * j], sum[2 * j + 1]));
+    dot_planes(sum, u + 30, 1, &a->last, n_t);
+    for (int j = 0; j < n_t; j++)
+        acc[j] = add_block(acc[j], scale, _mm512_add_epi32(all[j], sum[j]),
+                           act_sum(x, t + j, 8 * b, 8));
+}
+
+static ALWAYS_INLINE void meet_tq1_0(__m512 *acc, const __m512i *u, __m512 scale,
+                                     const struct parts *a, const struct kq_act *x,
+                                     int64_t t, int64_t b, int n_t)
+{
+    __m512i sum[16], all[MAX_TOKENS];
+
+    prefetch_act(&a->wide, 320, n_t);
+    dot_planes(sum, u, 4, &a->wide, n_t);
+    for (int j = 0; j < n_t; j++)
+        all[j] = lane_sums(sum + 4 * j);
+    dot_planes(sum, u + 20, 4, &a->wide, n_t);
+    for (int j = 0; j < n_t; j++)
+        all[j] = join_pairs(all[j], lane_sums(sum + 4 * j));
+    dot_planes(sum, u + 40, 4, &a->mid, n_t);
+    for (int j = 0; j < n_t; j++)
+        all[j] = _mm512_add_epi32(all[j], lane_sums(sum + 4 * j));
+    dot_planes(sum, u + 60, 1, &a->last, n_t);
+    for (int j = 0; j < n_t; j++)
+        acc[j] = add_block(acc[j], scale, _mm512_add_epi32(all[j], sum[j]),
+                           act_sum(x, t + j, 16 * b, 16));
+}
+
+typedef void trits_meet(__m512 *acc, const __m512i *u, __m512 scale,
+                        const struct parts *a, const struct kq_act *x, int64_t t,
+                        int64_t b, int n_t);
+
+/* All of n_t tokens' meetings with one block, as many at a time as registers hold. */
+static ALWAYS_INLINE void meet_all(__m512 *acc, const __m512i *u, __m512 scale,
+                                   struct parts a, const struct kq_act *x, int64_t t,
+                                   int64_t n_t, int64_t b, trits_meet *meet)
+{
+    int64_t j = 0;
+
+    for (; j + 4 <= n_t; j += 4) {
+        meet(acc + j, u, scale, &a, x, t + j, b, 4);
+        parts_move(&a, 4 * a.wide.p_step, 4 * a.wide.ep_step);
+    }
+    for (; j < n_t; j++) {
+        meet(acc + j, u, scale, &a, x, t + j, b, 1);
+        parts_move(&a, a.wide.p_step, a.wide.ep_step);
+    }
+}
+
+static ALWAYS_INLINE void many_ptq1_0(float *y, int64_t y_step,
+                                      const struct pair_rows *s, const struct kq_act *x,
+                                      int64_t t, int64_t n_t, int64_t n_rows)
+{
+    const struct trits tr = trits_make();
+    struct parts a = parts_ptq1_0(x, t);
+    __m512 acc[TILE];
+    __m512i u[34];
+
+    for (int64_t j = 0; j < n_t; j++)
+        acc[j] = _mm512_setzero_ps();
+    for (int64_t b = 0; b < x->n / 128; b++, parts_move(&a, 160, 32)) {
+        int64_t at = 28 * b;
+        __m512i v = all_rows(s, at + 24);
+        prefetch_next(s, at, 28);
+        for (int i = 0; i < 4; i++)
+            take_apart(u + i, 4, quad_bytes(s, i, at), true, &tr);
+        for (int i = 0; i < 2; i++)
+            take_apart(u + 20 + i, 2, eight_bytes(s, 2 * i, at + 16), true, &tr);
+        take_apart(u + 30, 1, v, false, &tr);
+        meet_all(acc, u, upper_halves(v), a, x, t, n_t, b, meet_ptq1_0);
+    }
+    for (int64_t j = 0; j < n_t; j++)
+        store_rows16(y + j * y_step, acc[j], x->d[t + j], n_rows);
+}
+
+static ALWAYS_INLINE void many_tq1_0(float *y, int64_t y_step,
+                                     const struct pair_rows *s, const struct kq_act *x,
+                                     int64_t t, int64_t n_t, int64_t n_rows)
+{
+    const struct trits tr = trits_make();
+    struct parts a = parts_tq1_0(x, t);
+    __m512 acc[TILE];
+    __m512i u[64];
+
+    for (int64_t j = 0; j < n_t; j++)
+        acc[j] = _mm512_setzero_ps();
+    for (int64_t b = 0; b < x->n / 256; b++, parts_move(&a, 320, 64)) {
+        int64_t at = 54 * b;
+        prefetch_next(s, at, 54);
+        for (int i = 0; i < PAIRS; i++)
+            take_apart(u + i / 4 * 20 + i % 4, 4, pair_bytes(s, i, at), true, &tr);
+        for (int i = 0; i < 4; i++)
+            take_apart(u + 40 + i, 4, quad_bytes(s, i, at + 32), true, &tr);
+        take_apart(u + 60, 1, all_rows(s, at + 48), false, &tr);
+        meet_all(acc, u, row_halves(s, at + 52), a, x, t, n_t, b, meet_tq1_0);
+    }
+    for (int64_t j = 0; j < n_t; j++)
+        store_rows16(y + j * y_step, acc[j], x->d[t + j], n_rows);
+}
+
+typedef void rows_one(float *y, const struct pair_rows *s, const struct kq_act *x,
+                      int64_t t, int64_t n_rows);
+typedef void rows_many(float *y, int64_t y_step, const struct pair_rows *s,
+                       const struct kq_act *x, int64_t t, int64_t n_t, int64_t n_rows);
+
+/* All rows and tokens by a body for one token and one for up to TILE of them. */
+static ALWAYS_INLINE void packed_rows(float *y, int64_t y_step, const uint8_t *w,
+                                      uint64_t row_bytes, int64_t rows,
+                                      const struct kq_act *x, rows_one *one,
+                                      rows_many *many)
+{
+    for (int64_t t = 0; t < x->rows; t += TILE) {
+        int64_t n_t = min_i64(x->rows - t, TILE);
+        for (int64_t r = 0; r < rows; r += ROWS16) {
+            struct pair_rows s;
+            pair_rows_at(&s, w, row_bytes, r, rows);
+            if (n_t == 1)
+                one(y + t * y_step + r, &s, x, t, rows - r);
+            else
+                many(y + t * y_step + r, y_step, &s, x, t, n_t, rows - r);
+        }
+    }
+}
+
+#endif
