@@ -21,7 +21,7 @@ foreach(header ${headers})
             continue()
         endif()
         list(APPEND arch -mavx2 -mfma -mf16c)
-        if(header MATCHES "avx512")
+        if(header MATCHES "512")
             list(APPEND arch -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni)
         elseif(header MATCHES "amx")
             list(APPEND arch -mamx-tile -mamx-int8)
@@ -29,9 +29,6 @@ foreach(header ${headers})
     endif()
     if(header MATCHES "^src/kernel/arm/" AND (X86 OR header MATCHES "_body"))
         continue() # a body needs what its including file defines first
-        if(header MATCHES "512.h$")
-            list(APPEND arch -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni)
-        endif()
     endif()
     # A declaration at the end: a translation unit may not be empty.
     file(WRITE ${WORK}/alone.c
