@@ -13,27 +13,37 @@
 struct compress {
     struct cli_common common;
     const char *output, *budget, *effort, *rotate, *ternary_rule, *tail, *report;
-    struct opt_list rules;
+    struct opt_list rules, calib, avoid;
+    int64_t calib_tokens, calib_ctx, refine;
+    double mismatch;
     bool dry_run, force;
     struct recipe recipe;
     struct progress progress;
 };
 
+/* Compensation gains most on rotated weights. */
+static const char *default_rotation(const struct recipe *r)
+{
+    return r->effort == RECIPE_NORMAL ? "each" : "none";
+}
+
 static enum b2_status read_recipe(struct compress *c, struct b2_err *err)
 {
     struct recipe *r = &c->recipe;
-    enum b2_status rc = recipe_check_effort(c->effort, err);
+    enum b2_status rc = recipe_set_effort(r, c->effort, err);
 
     if (!rc && c->budget)
         rc = recipe_set_budget(r, c->budget, err);
     for (int i = 0; i < c->rules.n && !rc; i++)
         rc = recipe_add_rule(r, c->rules.item[i], err);
     if (!rc)
-        rc = recipe_set_rotate(r, c->rotate, err);
+        rc = recipe_set_rotate(r, c->rotate ? c->rotate : default_rotation(r), err);
     if (!rc)
         rc = recipe_set_ternary_rule(r, c->ternary_rule, err);
     if (!rc && c->tail)
         rc = recipe_set_tail(r, c->tail, err);
+    r->mismatch = c->mismatch;
+    r->refine = (int)c->refine;
     r->seed = (uint64_t)c->common.seed;
     return rc;
 }
@@ -115,10 +125,20 @@ static int compress_run(struct compress *c, const char *source)
     cli_limit_memory(&c->common);
     struct log log = cli_log(&c->common);
     struct pool *pool = cli_pool(&c->common, &err);
+    const struct calib_params calib = {
+        .files = c->calib.item,
+        .n_files = c->calib.n,
+        .avoid = c->avoid.item,
+        .n_avoid = c->avoid.n,
+        .n_tokens = c->calib_tokens,
+        .ctx = c->calib_ctx,
+    };
     struct pipeline_params p = {
         .source = source,
         .output = c->output,
         .recipe = &c->recipe,
+        .calib = &calib,
+        .mem_limit = c->common.mem_limit,
         .dry_run = c->dry_run,
         .force = c->force,
         .env = {.pool = pool,
@@ -144,6 +164,46 @@ static int compress_run(struct compress *c, const char *source)
     return code;
 }
 
+/* From parsed options to the recipe. OPT_RUN, or the exit code. */
+static int read_words(struct compress *c, const struct cmd *cmd)
+{
+    struct b2_err err = {0};
+
+    if (!c->output && !c->dry_run)
+        return cli_usage_error(cmd, "-o FILE is missing: the file to write");
+    if (!c->effort)
+        c->effort = c->calib.n > 0 ? "normal" : "fast";
+    if (c->calib.n > 0 && strcmp(c->effort, "fast") == 0)
+        return cli_usage_error(cmd, "--calib goes with --effort normal");
+    if (c->calib.n == 0 && strcmp(c->effort, "normal") == 0)
+        return cli_usage_error(
+            cmd, "--effort normal needs texts to calibrate on: give --calib FILE");
+    if (read_recipe(c, &err))
+        return err.status == B2_EUNSUP ? cli_report_error(&err)
+                                       : cli_usage_error(cmd, "%s", err.msg);
+    return OPT_RUN;
+}
+
+/* Of effort normal. */
+/* clang-format off */
+#define CALIB_OPTS(c) \
+    {OPT_LIST, 'c', "calib", "FILE[=SHARE]", &(c)->calib, 0, 0, \
+     "Text to calibrate on, or a .jsonl with \"text\" or \"question\" and " \
+     "\"answer\"; several are mixed by their shares."}, \
+    {OPT_INT, 0, "calib-tokens", "N", &(c)->calib_tokens, 64, 1e8, \
+     "Tokens of calibration. [65536]"}, \
+    {OPT_INT, 0, "calib-ctx", "N", &(c)->calib_ctx, 16, 65536, \
+     "Tokens of a sequence. [512]"}, \
+    {OPT_LIST, 0, "avoid", "FILE", &(c)->avoid, 0, 0, \
+     "Evaluation text: calibration texts that share 13 words in a row with it are " \
+     "left out."}, \
+    {OPT_NUM, 0, "mismatch", "SHARE", &(c)->mismatch, 0.0, 1.0, \
+     "How much of the error of earlier layers each layer makes up for. [0.5]"}, \
+    {OPT_INT, 0, "refine", "N", &(c)->refine, 0, 100, \
+     "Passes over the codes after compensation; 0 also leaves scales as fitted. " \
+     "[4]"}
+/* clang-format on */
+
 int cmd_compress(int argc, char **argv)
 {
     static const struct cmd cmd = {
@@ -153,22 +213,29 @@ int cmd_compress(int argc, char **argv)
         1,
         1,
         "bonsai2 compress model.gguf --budget 70MB -o small.gguf"};
-    struct compress c = {.effort = "fast", .rotate = "none", .ternary_rule = "ls"};
+    struct compress c = {.effort = NULL,
+                         .ternary_rule = "ls",
+                         .calib_tokens = 65536,
+                         .calib_ctx = 512,
+                         .refine = 4,
+                         .mismatch = 0.5};
     const struct opt opts[] = {
         {OPT_STR, 'o', "output", "FILE", &c.output, 0, 0, "GGUF file to write."},
         {OPT_STR, 'b', "budget", "SIZE", &c.budget, 0, 0,
          "Bytes of the whole file (52MB, 5.95GB) or bits of all tensors over all "
          "weights (2.5bpw). Types are chosen per tensor."},
         {OPT_STR, 0, "effort", "fast|normal|best", &c.effort, 0, 0,
-         "fast: fitted rounding, no calibration; the others are not in this version. "
-         "[fast]"},
+         "fast: fitted rounding. normal: with error compensation on calibration texts. "
+         "best is not in this version. [normal with --calib, else fast]"},
+        CALIB_OPTS(&c),
         {OPT_LIST, 'r', "rule", "GLOB=TYPE", &c.rules, 0, 0,
          "Type for the matrices that match: a type name, ternary, or keep. Of several "
          "that match the last one wins."},
-        {OPT_STR, 0, "rotate", "none|auto|N", &c.rotate, 0, 0,
+        {OPT_STR, 0, "rotate", "none|auto|each|N", &c.rotate, 0, 0,
          "Rotate the inputs of ternary linear layers in blocks of N before rounding; "
-         "auto: the largest that fits all. Less error, but only programs that know "
-         "prism.hadamard keys can run the file. [none]"},
+         "auto: the largest that fits all; each: the largest for each width. Less "
+         "error, but only programs that know prism.hadamard keys (each: "
+         "bonsai2.rotation keys) can run the file. [none; each with --effort normal]"},
         {OPT_STR, 0, "ternary-rule", "ls|round|threshold|twn", &c.ternary_rule, 0, 0,
          "How codes and scale of a ternary group are found; ls: least squares. [ls]"},
         {OPT_STR, 0, "tail", "keep|pad", &c.tail, 0, 0,
@@ -184,16 +251,11 @@ int cmd_compress(int argc, char **argv)
         CLI_COMMON_OPTS(&c.common),
         {.kind = OPT_END},
     };
-    struct b2_err err = {0};
     int n_operands = 0;
     int code = cli_parse(&cmd, opts, argc, argv, &n_operands);
 
     if (code != OPT_RUN)
         return code;
-    if (!c.output && !c.dry_run)
-        return cli_usage_error(&cmd, "-o FILE is missing: the file to write");
-    if (read_recipe(&c, &err))
-        return err.status == B2_EUNSUP ? cli_report_error(&err)
-                                       : cli_usage_error(&cmd, "%s", err.msg);
-    return compress_run(&c, argv[1]);
+    code = read_words(&c, &cmd);
+    return code == OPT_RUN ? compress_run(&c, argv[1]) : code;
 }

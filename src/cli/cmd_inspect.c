@@ -165,6 +165,15 @@ static void put_sizes(struct str *s, const struct inspect *in)
     str_put(s, n ? "\n" : "");
 }
 
+static int64_t smallest_block(const struct rotation_decl *r)
+{
+    int64_t block = r->block;
+
+    for (uint64_t i = 0; r->blocks && i < r->n_widths; i++)
+        block = i == 0 || r->blocks[i] < block ? r->blocks[i] : block;
+    return block;
+}
+
 static void put_rotation(struct str *s, const struct inspect *in)
 {
     const struct rotation_decl *r = &in->rotation;
@@ -176,12 +185,16 @@ static void put_rotation(struct str *s, const struct inspect *in)
         return;
     }
     str_printf(s,
-               "  rotation      Hadamard, version %" PRIu32 ", blocks of %" PRId64
+               "  rotation      Hadamard, version %" PRIu32 ", %s %" PRId64
                ", %s signs; %" PRIu64 " weights forward, %" PRIu64 " inverse",
-               r->version, r->block, r->explicit_signs ? "explicit" : "identity",
+               r->version, r->blocks ? "smallest block" : "blocks of",
+               smallest_block(r), r->explicit_signs ? "explicit" : "identity",
                r->n_forward, r->n_inverse);
-    for (uint64_t i = 0; i < r->n_widths; i++)
+    for (uint64_t i = 0; i < r->n_widths; i++) {
         str_printf(s, "%s%" PRId32, i ? ", " : "; widths ", r->widths[i]);
+        if (r->blocks)
+            str_printf(s, " in blocks of %" PRId32, r->blocks[i]);
+    }
     str_put(s, r->gdn_v_grouped ? "; grouped V heads\n" : "\n");
 }
 
@@ -375,7 +388,7 @@ static void add_rotation(cJSON *root, const struct inspect *in)
     }
     cJSON *o = cJSON_AddObjectToObject(root, "rotation");
     cJSON_AddNumberToObject(o, "version", r->version);
-    cJSON_AddNumberToObject(o, "block_size", (double)r->block);
+    cJSON_AddNumberToObject(o, "block_size", (double)smallest_block(r));
     cJSON_AddStringToObject(o, "sign_mode",
                             r->explicit_signs ? "explicit" : "identity");
     cJSON_AddBoolToObject(o, "tied_output", r->tied_output);
@@ -383,6 +396,9 @@ static void add_rotation(cJSON *root, const struct inspect *in)
     cJSON *widths = cJSON_AddArrayToObject(o, "sign_widths");
     for (uint64_t i = 0; i < r->n_widths; i++)
         cJSON_AddItemToArray(widths, cJSON_CreateNumber(r->widths[i]));
+    cJSON *blocks = r->blocks ? cJSON_AddArrayToObject(o, "blocks") : NULL;
+    for (uint64_t i = 0; blocks && i < r->n_widths; i++)
+        cJSON_AddItemToArray(blocks, cJSON_CreateNumber(r->blocks[i]));
     cJSON_AddNumberToObject(o, "n_forward", (double)r->n_forward);
     cJSON_AddNumberToObject(o, "n_inverse", (double)r->n_inverse);
 }

@@ -145,6 +145,18 @@ static enum b2_status decide_tail(const struct choose *c, struct choose_item *it
     return B2_OK;
 }
 
+/* Compensated files are for programs that know our keys anyway: rows that only 64 divides
+ * take 1.75 bits, not the 2.25 of Q2_0. */
+static bool ternary_type(const struct choose *c, enum dtype *out, int64_t width,
+                         bool rotated)
+{
+    if (!recipe_ternary_type(out, width, rotated))
+        return false;
+    if (c->recipe->effort == RECIPE_NORMAL && *out == DT_Q2_0)
+        *out = DT_B2_T64;
+    return true;
+}
+
 static enum b2_status decide_by_rule(const struct choose *c, struct choose_item *it,
                                      const struct recipe_rule *rule, struct b2_err *err)
 {
@@ -156,7 +168,7 @@ static enum b2_status decide_by_rule(const struct choose *c, struct choose_item 
     it->why = CHOOSE_RULE;
     if (rule->want == RECIPE_KEEP)
         return keep_bytes(c, it, err);
-    if (rule->want == RECIPE_TERNARY && !recipe_ternary_type(&t, width, rotated))
+    if (rule->want == RECIPE_TERNARY && !ternary_type(c, &t, width, rotated))
         return decide_tail(c, it, "the smallest ternary type, Q2_0",
                            pad ? smallest_padded(width) : DT_Q2_0, err);
     bool as_it_is = t == it->t->type && !will_fold(c, it, t); /* padded already, then */
@@ -177,7 +189,7 @@ static void add_ladder(const struct choose *c, struct choose_item *it)
     enum dtype t;
 
     it->why = CHOOSE_BUDGET;
-    if (recipe_ternary_type(&t, width, rotated))
+    if (ternary_type(c, &t, width, rotated))
         add_candidate(c, it, t, false);
     for (size_t i = 0; i < countof(ladder); i++)
         if (pad || divides(ladder[i], width))
@@ -244,7 +256,7 @@ static enum b2_status prepare_rotation(struct choose *c, const struct meta *m,
     if (c->source_rotated)
         return err_set(err, B2_EARG,
                        "the source's weights are rotated already "
-                       "(prism.hadamard.version); leave --rotate out to keep that");
+                       "(its keys say so); leave --rotate out to keep that");
     for (int64_t i = 0; i < c->n; i++)
         if (may_rotate(c, &c->item[i]))
             auto_block =
@@ -253,8 +265,10 @@ static enum b2_status prepare_rotation(struct choose *c, const struct meta *m,
         return err_set(err, B2_EARG,
                        "no power of two divides the rows of all weights to rotate; use "
                        "--rotate none");
+    if (block == RECIPE_ROTATE_AUTO)
+        block = auto_block;
     c->rotate =
-        rotate_new(block == RECIPE_ROTATE_AUTO ? auto_block : block, c->recipe->seed);
+        rotate_new(block == RECIPE_ROTATE_EACH ? ROTATE_EACH : block, c->recipe->seed);
     if (!c->rotate)
         return err_set(err, B2_ENOMEM, "rotation: out of memory");
     for (int64_t i = 0; i < c->n && !rc; i++) {
@@ -305,7 +319,8 @@ enum b2_status choose_prepare(struct choose *c, const struct modelfile *mf,
         c->n_params += tensor_count(it->t);
     }
     c->tied = !head;
-    c->source_rotated = meta_find(modelfile_meta(mf), "prism.hadamard.version") != NULL;
+    c->source_rotated = meta_find(modelfile_meta(mf), "prism.hadamard.version") ||
+                        meta_find(modelfile_meta(mf), "bonsai2.rotation.version");
     rc = check_rules_used(c, err);
     if (!rc)
         rc = prepare_rotation(c, modelfile_meta(mf), err);

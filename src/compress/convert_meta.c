@@ -2,6 +2,7 @@
  * convert_meta.c - the keys of the output, and what tensors say about a folder.
  */
 #include "compress/convert_int.h"
+#include "format/private.h"
 #include "format/tail.h"
 #include "tensor/quant.h"
 
@@ -82,6 +83,15 @@ static enum b2_status set_tail_keys(struct convert *c, struct b2_err *err)
     return tail_set_keys(c->meta, names, widths, n, err);
 }
 
+static enum b2_status set_private_keys(struct convert *c, struct b2_err *err)
+{
+    bool used[N_DTYPES] = {false};
+
+    for (int64_t i = 0; i < c->n; i++)
+        used[c->item[i].type] |= !c->item[i].skip;
+    return private_set_keys(c->meta, used, err);
+}
+
 enum b2_status convert_meta(struct convert *c, struct b2_err *err)
 {
     const struct meta *m = modelfile_meta(c->mf);
@@ -93,13 +103,16 @@ enum b2_status convert_meta(struct convert *c, struct b2_err *err)
     for (int64_t i = 0; !rc && i < meta_count(m); i++) {
         const struct meta_kv *kv = meta_at(m, i);
         if (strncmp(kv->key, "split.", 6) != 0 &&
-            strcmp(kv->key, "general.alignment") != 0 && !tail_is_key(kv->key))
+            strcmp(kv->key, "general.alignment") != 0 && !tail_is_key(kv->key) &&
+            !private_is_key(kv->key))
             rc = meta_copy(c->meta, kv, err);
     }
     if (!rc)
         rc = set_file_type(c, err);
     if (!rc)
         rc = set_tail_keys(c, err);
+    if (!rc)
+        rc = set_private_keys(c, err);
     if (!rc) /* 2: the block layouts since 2023, the only ones known here */
         rc = meta_set_u32(c->meta, "general.quantization_version", 2, err);
     return rc;

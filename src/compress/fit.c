@@ -346,7 +346,7 @@ static bool encode_block(enum dtype t, uint8_t *dst, const float *x, int n,
     if (dtype_info(t)->flags & DTF_TERNARY) {
         int8_t codes[MAX_BLOCK];
         float scale;
-        if (!ternarise_group(codes, &scale, x, n, how->rule))
+        if (!ternarise_group_as(t, codes, &scale, x, n, how->rule))
             return false;
         quant_ternary_join(t, dst, codes, &scale, n);
         quant_decode_row(t, decoded, dst, n);

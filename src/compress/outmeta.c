@@ -4,6 +4,7 @@
 #include "compress/outmeta.h"
 
 #include "base/mem.h"
+#include "format/private.h"
 #include "format/tail.h"
 
 #include <string.h>
@@ -25,7 +26,8 @@ static const struct {
 static bool is_dropped(const char *key)
 {
     return strncmp(key, "split.", 6) == 0 || strcmp(key, "general.alignment") == 0 ||
-           strncmp(key, "bonsai2.", 8) == 0;
+           (strncmp(key, "bonsai2.", 8) == 0 &&
+            strncmp(key, "bonsai2.rotation.", 17) != 0);
 }
 
 static enum dtype main_type(const struct choose *c)
@@ -121,7 +123,7 @@ static enum b2_status set_rotation_keys(struct meta *m, const struct choose *c,
 
     if (!c->rotate)
         return B2_OK;
-    used = rotate_new(rotate_block(c->rotate), c->recipe->seed);
+    used = rotate_new(rotate_mode(c->rotate), c->recipe->seed);
     names = mem_calloc((size_t)c->n, sizeof *names);
     if (!used || !names) {
         rotate_free(used);
@@ -167,6 +169,16 @@ static enum b2_status set_tail_keys(struct meta *m, const struct choose *c,
     return rc;
 }
 
+static enum b2_status set_private_keys(struct meta *m, const struct choose *c,
+                                       struct b2_err *err)
+{
+    bool used[N_DTYPES] = {false};
+
+    for (int64_t i = 0; i < c->n; i++)
+        used[choose_picked(&c->item[i])->type] = true;
+    return private_set_keys(m, used, err);
+}
+
 enum b2_status outmeta_make(struct meta **out, const struct choose *c,
                             const struct modelfile *mf, const char *source_sha256,
                             struct b2_err *err)
@@ -188,6 +200,8 @@ enum b2_status outmeta_make(struct meta **out, const struct choose *c,
         rc = set_rotation_keys(m, c, err);
     if (!rc)
         rc = set_tail_keys(m, c, err);
+    if (!rc)
+        rc = set_private_keys(m, c, err);
     if (rc) {
         meta_free(m);
         return rc;

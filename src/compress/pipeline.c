@@ -1,38 +1,19 @@
 /*
  * pipeline.c - the four stages in a row.
  */
-#include "compress/pipeline.h"
+#include "compress/pipeline_int.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
 #include "compress/outmeta.h"
 #include "compress/round.h"
-#include "compress/work.h"
 #include "format/gguf.h"
+#include "model/vocab.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { WRITE_BYTES = 4 << 20, DISK_SLACK = 1 << 20 };
-
-/* Tensors [begin, end) that share a piece: consecutive ones of one layer. */
-struct piece {
-    int64_t begin, end;
-    uint64_t payload;
-    bool done;
-};
-
-struct pipeline {
-    const struct pipeline_params *p;
-    struct modelfile *mf;
-    struct choose c;
-    struct meta *meta;
-    struct work *work;
-    struct piece *piece;
-    int64_t n_pieces, n_resumed;
-    struct fit_stat *stat; /* [c.n] */
-    uint64_t file_bytes;
-    char sha256[65];
-};
 
 static void begin_stage(const struct pipeline *pl, const char *name)
 {
@@ -128,7 +109,7 @@ static enum b2_status make_state(const struct pipeline *pl, struct str *out,
     str_printf(out,
                "{\"version\":\"%s\",\"source_sha256\":\"%s\",\"recipe\":", B2_VERSION,
                pl->sha256);
-    recipe_json(pl->p->recipe, out);
+    recipe_json(&pl->recipe, out);
     str_put(out, ",\"tensors\":[");
     for (int64_t i = 0; i < pl->c.n; i++) {
         const struct choose_candidate *cand = choose_picked(&pl->c.item[i]);
@@ -189,16 +170,27 @@ static enum b2_status check_disk(struct pipeline *pl, struct b2_err *err)
     return B2_OK;
 }
 
-static enum b2_status round_piece(struct pipeline *pl, int64_t i, uint64_t *n_done,
-                                  struct b2_err *err)
+/* The tensor's bytes are there already when it was compensated. */
+static enum b2_status round_item(struct pipeline *pl, int64_t k, struct b2_err *err)
+{
+    const struct choose_item *it = &pl->c.item[k];
+    const uint8_t *bytes =
+        pl->normal ? normal_bytes(pl->normal, k, &pl->stat[k]) : NULL;
+
+    if (bytes)
+        return work_piece_data(pl->work, bytes, choose_picked(it)->n_bytes, err);
+    return round_tensor(&pl->c, it, pl->mf, &pl->p->env, pl->work, &pl->stat[k], err);
+}
+
+enum b2_status pipeline_round_piece(struct pipeline *pl, int64_t i, uint64_t *n_done,
+                                    struct b2_err *err)
 {
     struct piece *pc = &pl->piece[i];
     enum b2_status rc = work_piece_begin(pl->work, i, err);
 
     for (int64_t k = pc->begin; k < pc->end && !rc; k++) {
-        const struct choose_item *it = &pl->c.item[k];
-        rc = round_tensor(&pl->c, it, pl->mf, &pl->p->env, pl->work, &pl->stat[k], err);
-        *n_done += (uint64_t)tensor_count(it->t);
+        rc = round_item(pl, k, err);
+        *n_done += (uint64_t)tensor_count(pl->c.item[k].t);
         progress_update(pl->p->env.progress, *n_done, 0.0);
     }
     if (!rc)
@@ -236,8 +228,11 @@ static enum b2_status stage_round(struct pipeline *pl, struct b2_err *err)
         log_line(pl->p->log, LOG_INFO, "going on in %s: %lld of %lld layers were there",
                  work_dir(pl->work), (long long)pl->n_resumed, (long long)pl->n_pieces);
     for (int64_t i = 0; i < pl->n_pieces && !rc; i++)
-        if (!pl->piece[i].done)
-            rc = round_piece(pl, i, &n_done, err);
+        if (!pl->piece[i].done && (pl->recipe.effort == RECIPE_FAST ||
+                                   pl->c.item[pl->piece[i].begin].layer < 0))
+            rc = pipeline_round_piece(pl, i, &n_done, err);
+    if (!rc && pl->recipe.effort == RECIPE_NORMAL)
+        rc = pipeline_compensate(pl, &n_done, err);
     return rc;
 }
 
@@ -342,6 +337,7 @@ static enum b2_status run_work(struct pipeline *pl, struct report *r,
     begin_stage(pl, "round");
     rc = stage_round(pl, err);
     report_add_stage(r, "round", clock_s() - start_s, choose_bytes(&pl->c, false));
+    r->stage[r->n_stages - 1].kld = pl->kld;
     if (!rc) {
         start_s = clock_s();
         begin_stage(pl, "write");
@@ -367,7 +363,7 @@ static enum b2_status fill_report(struct pipeline *pl, struct report *r,
 
     if (rc)
         return rc;
-    recipe_json(p->recipe, &recipe);
+    recipe_json(&pl->recipe, &recipe);
     r->source = arena_strdup(r->arena, p->source);
     r->source_sha256 = arena_strdup(r->arena, pl->sha256);
     r->output = p->output ? arena_strdup(r->arena, p->output) : NULL;
@@ -385,14 +381,43 @@ static enum b2_status fill_report(struct pipeline *pl, struct report *r,
     return B2_OK;
 }
 
+/* The calibration becomes a part of the recipe. */
+static enum b2_status read_calibration(struct pipeline *pl, struct b2_err *err)
+{
+    struct calib_params cp = *pl->p->calib;
+    struct tokenizer *tok = NULL;
+
+    cp.meta = modelfile_meta(pl->mf);
+    cp.log = pl->p->log;
+    if (cp.n_files == 0)
+        return err_set(
+            err, B2_EARG,
+            "--effort normal needs texts to calibrate on: give --calib FILE");
+    enum b2_status rc = vocab_tokenizer(&tok, cp.meta, err);
+    if (!rc)
+        rc = calib_make(&pl->calib, tok, &cp, err);
+    tok_free(tok);
+    if (rc)
+        return rc;
+    calib_json(&pl->calib, &pl->calib_text);
+    if (!str_ok(&pl->calib_text))
+        return err_set(err, B2_ENOMEM, "out of memory");
+    pl->recipe.calibration = pl->calib_text.data;
+    return B2_OK;
+}
+
 static enum b2_status run_stages(struct pipeline *pl, struct report *r,
                                  struct b2_err *err)
 {
     const struct pipeline_params *p = pl->p;
     enum b2_status rc = modelfile_open(&pl->mf, p->source, p->log, err);
 
+    if (!rc && pl->recipe.effort == RECIPE_NORMAL)
+        rc = read_calibration(pl, err);
     if (!rc)
-        rc = choose_prepare(&pl->c, pl->mf, p->recipe, err);
+        rc = choose_prepare(&pl->c, pl->mf, &pl->recipe, err);
+    if (!rc && pl->recipe.effort == RECIPE_NORMAL)
+        rc = normal_check(&pl->c, err);
     if (rc)
         return rc;
     struct scan_env env = p->env;
@@ -414,7 +439,7 @@ static enum b2_status run_stages(struct pipeline *pl, struct report *r,
 enum b2_status pipeline_run(struct report *r, const struct pipeline_params *p,
                             struct b2_err *err)
 {
-    struct pipeline pl = {.p = p};
+    struct pipeline pl = {.p = p, .recipe = *p->recipe, .kld = (double)NAN};
 
     *r = (struct report){0};
     if (!p->dry_run && !p->output)
@@ -425,6 +450,8 @@ enum b2_status pipeline_run(struct report *r, const struct pipeline_params *p,
     if (!rc)
         rc = run_stages(&pl, r, err);
     work_close(pl.work);
+    calib_free(&pl.calib);
+    str_free(&pl.calib_text);
     mem_free(pl.piece);
     mem_free(pl.stat);
     meta_free(pl.meta);

@@ -13,6 +13,7 @@
 #ifndef COMPRESS_PIPELINE_H
 #define COMPRESS_PIPELINE_H
 
+#include "compress/calib.h"
 #include "compress/report.h"
 #include "compress/scan.h"
 
@@ -20,8 +21,10 @@ struct pipeline_params {
     const char *source; /* anything that modelfile_open() takes */
     const char *output; /* may be NULL in a dry run */
     const struct recipe *recipe;
-    bool dry_run; /* stop before anything is written */
-    bool force;   /* replace an existing output, throw foreign state away */
+    const struct calib_params *calib; /* of effort normal */
+    uint64_t mem_limit;               /* bytes, for plans; 0: none */
+    bool dry_run;                     /* stop before anything is written */
+    bool force; /* replace an existing output, throw foreign state away */
     struct scan_env env;
     const struct log *log;
     /* Called when a stage begins, with the number of values it will go through; env's

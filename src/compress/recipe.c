@@ -168,11 +168,16 @@ enum b2_status recipe_set_rotate(struct recipe *r, const char *word, struct b2_e
         r->rotate = RECIPE_ROTATE_AUTO;
         return B2_OK;
     }
+    if (strcmp(word, "each") == 0) {
+        r->rotate = RECIPE_ROTATE_EACH;
+        return B2_OK;
+    }
     if (!opt_parse_int(&n, word, 2, 65536) || (n & (n - 1)) != 0)
-        return err_set(err, B2_EARG,
-                       "rotation '%s': expected none, auto or a power of two from 2 to "
-                       "65536",
-                       word);
+        return err_set(
+            err, B2_EARG,
+            "rotation '%s': expected none, auto, each or a power of two from "
+            "2 to 65536",
+            word);
     r->rotate = n;
     return B2_OK;
 }
@@ -199,17 +204,16 @@ enum b2_status recipe_set_ternary_rule(struct recipe *r, const char *word,
                    "ternary rule '%s': expected ls, round, threshold or twn", word);
 }
 
-enum b2_status recipe_check_effort(const char *word, struct b2_err *err)
+enum b2_status recipe_set_effort(struct recipe *r, const char *word, struct b2_err *err)
 {
-    if (strcmp(word, "fast") == 0)
+    if (strcmp(word, "fast") == 0 || strcmp(word, "normal") == 0) {
+        r->effort = strcmp(word, "fast") == 0 ? RECIPE_FAST : RECIPE_NORMAL;
         return B2_OK;
-    if (strcmp(word, "normal") == 0 || strcmp(word, "best") == 0)
-        return err_set(
-            err, B2_EUNSUP,
-            "effort '%s' is not in this version: it needs calibration, which "
-            "comes with error compensation and distillation; use --effort "
-            "fast (fitted rounding)",
-            word);
+    }
+    if (strcmp(word, "best") == 0)
+        return err_set(err, B2_EUNSUP,
+                       "effort 'best' is not in this version: it comes with "
+                       "distillation; use --effort normal (error compensation)");
     return err_set(err, B2_EARG, "effort '%s': expected fast, normal or best", word);
 }
 
@@ -280,7 +284,8 @@ void recipe_json(const struct recipe *r, struct str *out)
         [RECIPE_TAIL_KEEP] = "keep",
         [RECIPE_TAIL_PAD] = "pad",
     };
-    str_put(out, "{\"effort\":\"fast\",\"budget_bytes\":");
+    str_printf(out, "{\"effort\":\"%s\",\"budget_bytes\":",
+               r->effort == RECIPE_NORMAL ? "normal" : "fast");
     if (r->budget == RECIPE_BYTES)
         str_printf(out, "%llu", (unsigned long long)r->budget_bytes);
     else
@@ -299,14 +304,20 @@ void recipe_json(const struct recipe *r, struct str *out)
     str_put(out, "],\"rotate\":");
     if (r->rotate == RECIPE_ROTATE_AUTO)
         str_put(out, "\"auto\"");
+    else if (r->rotate == RECIPE_ROTATE_EACH)
+        str_put(out, "\"each\"");
     else if (r->rotate == RECIPE_ROTATE_NONE)
         str_put(out, "\"none\"");
     else
         str_printf(out, "%lld", (long long)r->rotate);
     str_printf(out,
                ",\"ternary_rule\":\"%s\",\"ternary_scale\":\"%s\",\"tail\":\"%s\","
-               "\"seed\":%llu}",
+               "\"seed\":%llu",
                ternarise_rule_name(r->ternary_rule),
                ternarise_scale_name(r->ternary_rule), tails[r->tail],
                (unsigned long long)r->seed);
+    if (r->effort == RECIPE_NORMAL)
+        str_printf(out, ",\"mismatch\":%.17g,\"refine\":%d,\"calibration\":%s",
+                   r->mismatch, r->refine, r->calibration ? r->calibration : "null");
+    str_put(out, "}");
 }

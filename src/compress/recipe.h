@@ -36,9 +36,15 @@ enum recipe_tail {
     RECIPE_TAIL_PAD,    /* is stored with zeros up to the next group (format/tail.h) */
 };
 
-enum { RECIPE_ROTATE_NONE = 0, RECIPE_ROTATE_AUTO = -1 };
+enum { RECIPE_ROTATE_NONE = 0, RECIPE_ROTATE_AUTO = -1, RECIPE_ROTATE_EACH = -2 };
+
+enum recipe_effort { RECIPE_FAST, RECIPE_NORMAL };
 
 struct recipe {
+    enum recipe_effort effort;
+    double mismatch;         /* normal: share of the correction for earlier errors */
+    int refine;              /* normal: passes over the codes */
+    const char *calibration; /* normal: what it was, as JSON; borrowed */
     enum recipe_budget budget;
     uint64_t budget_bytes; /* of the whole file */
     double budget_bpw;     /* bits of all tensors over all parameters */
@@ -62,8 +68,9 @@ enum b2_status recipe_set_tail(struct recipe *r, const char *word,
                                struct b2_err *err) NODISCARD;
 enum b2_status recipe_set_ternary_rule(struct recipe *r, const char *word,
                                        struct b2_err *err) NODISCARD;
-/* "fast" is all there is; the other efforts are refused by name. */
-enum b2_status recipe_check_effort(const char *word, struct b2_err *err) NODISCARD;
+/* "best" is refused by name. */
+enum b2_status recipe_set_effort(struct recipe *r, const char *word,
+                                 struct b2_err *err) NODISCARD;
 
 /* The last rule that matches name, or -1. */
 int recipe_match(const struct recipe *r, const char *name);

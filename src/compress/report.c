@@ -4,6 +4,7 @@
 #include "compress/report.h"
 
 #include <cjson/cJSON.h>
+#include <math.h>
 #include <string.h>
 
 enum { ARENA_MAX = 256 << 20 };
@@ -18,7 +19,8 @@ void report_add_stage(struct report *r, const char *name, double seconds,
                       uint64_t bytes)
 {
     if (r->n_stages < REPORT_MAX_STAGES)
-        r->stage[r->n_stages++] = (struct report_stage){name, seconds, bytes};
+        r->stage[r->n_stages++] =
+            (struct report_stage){name, seconds, bytes, (double)NAN};
 }
 
 static bool is_ternary(enum dtype t)
@@ -68,7 +70,7 @@ enum b2_status report_set_tensors(struct report *r, const struct choose *c,
             r->ternary_params += t->count;
         }
         if (t->fold)
-            r->rotate_block = rotate_block(c->rotate);
+            r->rotate_block = rotate_block(c->rotate) ? rotate_block(c->rotate) : -1;
     }
     return B2_OK;
 }
@@ -261,7 +263,10 @@ static void text_totals(const struct report *r, struct str *out)
         str_printf(out, "; %.4f over the %lld ternary ones",
                    report_bits_per_weight_ternary(r), (long long)r->ternary_params);
     str_put(out, "\n");
-    if (r->rotate_block)
+    if (r->rotate_block < 0)
+        str_put(out, "rotation     a block for each width; only programs that know "
+                     "bonsai2.rotation keys can run this file\n");
+    else if (r->rotate_block)
         str_printf(out,
                    "rotation     blocks of %lld; only programs that know "
                    "prism.hadamard keys can run this file\n",
@@ -304,7 +309,10 @@ static void json_stages(const struct report *r, cJSON *j)
         cJSON *s = cJSON_CreateObject();
         cJSON_AddStringToObject(s, "name", r->stage[i].name);
         cJSON_AddNumberToObject(s, "seconds", r->stage[i].seconds);
-        cJSON_AddNullToObject(s, "kld"); /* rounding alone measures no divergence */
+        if (isfinite(r->stage[i].kld))
+            cJSON_AddNumberToObject(s, "kld", r->stage[i].kld);
+        else
+            cJSON_AddNullToObject(s, "kld"); /* rounding alone measures none */
         cJSON_AddNumberToObject(s, "bytes", (double)r->stage[i].bytes);
         cJSON_AddItemToArray(stages, s);
     }

@@ -20,6 +20,7 @@ struct report_stage {
     const char *name; /* "scan", "choose", "round", "write" */
     double seconds;
     uint64_t bytes; /* read (scan) or written */
+    double kld;     /* on the calibration's probe; NaN: not measured */
 };
 
 struct report_tensor {
@@ -46,7 +47,7 @@ struct report {
     double budget_bpw;                   /* 0: none */
     uint64_t output_bytes, tensor_bytes, ternary_bytes;
     int64_t ternary_params;
-    int64_t rotate_block; /* 0: nothing is rotated */
+    int64_t rotate_block; /* 0: nothing is rotated; -1: a block per width */
     int64_t padded;       /* tensors with padding */
     int64_t pieces, pieces_resumed;
     bool dry_run;

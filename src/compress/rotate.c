@@ -9,9 +9,10 @@
 #include <math.h>
 
 struct rotate {
-    int64_t block;
+    int64_t mode; /* a block, or ROTATE_EACH */
     uint64_t seed;
     int n_widths;
+    int64_t block[ROTATE_MAX_WIDTHS];
     int64_t width[ROTATE_MAX_WIDTHS];
     int32_t *signs[ROTATE_MAX_WIDTHS]; /* [width], +1 or -1 */
 };
@@ -21,7 +22,7 @@ struct rotate *rotate_new(int64_t block, uint64_t seed)
     struct rotate *r = mem_calloc(1, sizeof *r);
 
     if (r) {
-        r->block = block;
+        r->mode = block;
         r->seed = seed;
     }
     return r;
@@ -36,29 +37,43 @@ void rotate_free(struct rotate *r)
     mem_free(r);
 }
 
-int64_t rotate_block(const struct rotate *r)
+int64_t rotate_mode(const struct rotate *r)
 {
-    return r->block;
+    return r->mode;
 }
 
-static const int32_t *signs_of(const struct rotate *r, int64_t width)
+int64_t rotate_block(const struct rotate *r)
+{
+    for (int i = 1; i < r->n_widths; i++)
+        if (r->block[i] != r->block[0])
+            return 0;
+    return r->n_widths ? r->block[0] : 0;
+}
+
+/* -1: not added. */
+static int find_width(const struct rotate *r, int64_t width)
 {
     for (int i = 0; i < r->n_widths; i++)
         if (r->width[i] == width)
-            return r->signs[i];
-    return NULL;
+            return i;
+    return -1;
 }
 
 enum b2_status rotate_add_width(struct rotate *r, int64_t width, struct b2_err *err)
 {
-    if (signs_of(r, width))
+    int64_t block = r->mode == ROTATE_EACH ? rotate_auto_block(width) : r->mode;
+
+    if (find_width(r, width) >= 0)
         return B2_OK;
-    if (width <= 0 || width % r->block != 0)
+    if (width > 0 && block < 2)
+        return err_set(err, B2_EARG,
+                       "rows of %lld cannot be rotated: no power of two divides them",
+                       (long long)width);
+    if (width <= 0 || width % block != 0)
         return err_set(err, B2_EARG,
                        "rows of %lld cannot be rotated in blocks of %lld (remainder "
                        "%lld); --rotate auto finds a block that fits",
-                       (long long)width, (long long)r->block,
-                       (long long)(width % r->block));
+                       (long long)width, (long long)block, (long long)(width % block));
     if (r->n_widths == ROTATE_MAX_WIDTHS)
         return err_set(err, B2_EARG, "more than %d different row widths to rotate",
                        ROTATE_MAX_WIDTHS);
@@ -72,6 +87,7 @@ enum b2_status rotate_add_width(struct rotate *r, int64_t width, struct b2_err *
     for (int64_t i = 0; i < width; i++)
         signs[i] = rng_u64(&rng) >> 63 ? -1 : 1;
     r->width[r->n_widths] = width;
+    r->block[r->n_widths] = block;
     r->signs[r->n_widths++] = signs;
     return B2_OK;
 }
@@ -95,16 +111,27 @@ void rotate_hadamard(float *x, int64_t n)
 
 void rotate_fold_row(const struct rotate *r, float *row, int64_t width)
 {
-    const int32_t *signs = signs_of(r, width);
+    int w = find_width(r, width);
 
     for (int64_t i = 0; i < width; i++)
-        row[i] *= (float)signs[i];
-    for (int64_t at = 0; at < width; at += r->block)
-        rotate_hadamard(row + at, r->block);
+        row[i] *= (float)r->signs[w][i];
+    for (int64_t at = 0; at < width; at += r->block[w])
+        rotate_hadamard(row + at, r->block[w]);
+}
+
+void rotate_unfold_row(const struct rotate *r, float *row, int64_t width)
+{
+    int w = find_width(r, width);
+
+    for (int64_t at = 0; at < width; at += r->block[w])
+        rotate_hadamard(row + at, r->block[w]);
+    for (int64_t i = 0; i < width; i++)
+        row[i] *= (float)r->signs[w][i];
 }
 
 /* All sign vectors in one array, in the order of the widths. */
 static enum b2_status set_signs(const struct rotate *r, struct meta *m,
+                                const char *widths_key, const char *signs_key,
                                 struct b2_err *err)
 {
     int32_t widths[ROTATE_MAX_WIDTHS];
@@ -121,12 +148,35 @@ static enum b2_status set_signs(const struct rotate *r, struct meta *m,
         for (int64_t j = 0; j < r->width[i]; j++)
             all[at++] = r->signs[i][j];
 
-    enum b2_status rc = meta_set_arr(m, "prism.hadamard.sign_widths", MT_I32, widths,
-                                     (uint64_t)r->n_widths, err);
+    enum b2_status rc =
+        meta_set_arr(m, widths_key, MT_I32, widths, (uint64_t)r->n_widths, err);
     if (!rc)
-        rc = meta_set_arr(m, "prism.hadamard.sign_values", MT_I32, all, (uint64_t)total,
-                          err);
+        rc = meta_set_arr(m, signs_key, MT_I32, all, (uint64_t)total, err);
     mem_free(all);
+    return rc;
+}
+
+/* The widths have blocks of their own, which the vendor's contract cannot say. */
+static enum b2_status set_own_keys(const struct rotate *r, struct meta *m,
+                                   const struct meta_str *names, uint64_t n_names,
+                                   struct b2_err *err)
+{
+    int32_t blocks[ROTATE_MAX_WIDTHS];
+
+    for (int i = 0; i < r->n_widths; i++)
+        blocks[i] = (int32_t)r->block[i];
+    enum b2_status rc = meta_set_u32(m, "bonsai2.rotation.version", 1, err);
+    if (!rc)
+        rc = meta_set_str(m, "bonsai2.rotation.transform",
+                          "normalized-sylvester-walsh-hadamard", err);
+    if (!rc)
+        rc = set_signs(r, m, "bonsai2.rotation.widths", "bonsai2.rotation.sign_values",
+                       err);
+    if (!rc)
+        rc = meta_set_arr(m, "bonsai2.rotation.blocks", MT_I32, blocks,
+                          (uint64_t)r->n_widths, err);
+    if (!rc)
+        rc = meta_set_strs(m, "bonsai2.rotation.weight_names", names, n_names, err);
     return rc;
 }
 
@@ -134,10 +184,13 @@ enum b2_status rotate_set_keys(const struct rotate *r, struct meta *m,
                                const struct meta_str *names, uint64_t n_names,
                                struct b2_err *err)
 {
+    if (rotate_block(r) == 0)
+        return set_own_keys(r, m, names, n_names, err);
     enum b2_status rc = meta_set_u32(m, "prism.hadamard.version", 1, err);
 
     if (!rc)
-        rc = meta_set_u32(m, "prism.hadamard.block_size", (uint32_t)r->block, err);
+        rc = meta_set_u32(m, "prism.hadamard.block_size", (uint32_t)rotate_block(r),
+                          err);
     if (!rc)
         rc = meta_set_str(m, "prism.hadamard.transform",
                           "normalized-sylvester-walsh-hadamard", err);
@@ -146,7 +199,8 @@ enum b2_status rotate_set_keys(const struct rotate *r, struct meta *m,
     if (!rc)
         rc = meta_set_str(m, "prism.hadamard.sign_mode", "explicit", err);
     if (!rc)
-        rc = set_signs(r, m, err);
+        rc = set_signs(r, m, "prism.hadamard.sign_widths", "prism.hadamard.sign_values",
+                       err);
     if (!rc)
         rc = meta_set_strs(m, "prism.hadamard.weight_names", names, n_names, err);
     if (!rc) /* the contract's loader reads the key even when nothing is inverse */

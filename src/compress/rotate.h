@@ -16,12 +16,16 @@
 
 enum { ROTATE_MAX_BLOCK = 1024, ROTATE_MAX_WIDTHS = 32 };
 
-struct rotate; /* a block size and the sign vectors of some widths */
+struct rotate; /* block sizes and the sign vectors of some widths */
 
-/* block: a power of two, 2 to 65536. NULL: out of memory. */
+enum { ROTATE_EACH = 0 }; /* every width in blocks of rotate_auto_block() */
+
+/* block: a power of two, 2 to 65536, or ROTATE_EACH. NULL: out of memory. */
 struct rotate *rotate_new(int64_t block, uint64_t seed);
 void rotate_free(struct rotate *r); /* NULL is fine */
 
+int64_t rotate_mode(const struct rotate *r); /* what rotate_new() was given */
+/* The block of all widths that were added; 0: they differ, or there are none. */
 int64_t rotate_block(const struct rotate *r);
 
 /* Makes the signs of a width ready. Widths may come in any order: the signs depend on
@@ -32,12 +36,16 @@ enum b2_status rotate_add_width(struct rotate *r, int64_t width,
 /* Folds one row [width] in place; the width must have been added. Thread-safe. */
 void rotate_fold_row(const struct rotate *r, float *row, int64_t width);
 
+/* Takes the rotation off again, in F32. */
+void rotate_unfold_row(const struct rotate *r, float *row, int64_t width);
+
 /* In place, n a power of two: scale by 1/sqrt(n), then butterflies of 1, 2, 4, …: the
  * order of operations of the runtime's transform. */
 void rotate_hadamard(float *x, int64_t n);
 
-/* Sets prism.hadamard.*; names are the folded weights in file order, widths in the
- * order in which they were added. */
+/* Sets prism.hadamard.*, or bonsai2.rotation.* (model/rotation.h) when the widths have
+ * different blocks; names are the folded weights in file order, widths in the order in
+ * which they were added. */
 enum b2_status rotate_set_keys(const struct rotate *r, struct meta *m,
                                const struct meta_str *names, uint64_t n_names,
                                struct b2_err *err) NODISCARD;

@@ -10,7 +10,7 @@
  */
 #include "compress/ternarise.h"
 
-#include "tensor/f16.h"
+#include "tensor/quant.h"
 
 #include <assert.h>
 #include <math.h>
@@ -121,6 +121,12 @@ static double mean_kept(const float *mag, int n, double cut, bool equal_passes)
 bool ternarise_group(int8_t *codes, float *scale, const float *w, int n,
                      enum ternarise_rule rule)
 {
+    return ternarise_group_as(DT_PTQ1_0, codes, scale, w, n, rule);
+}
+
+bool ternarise_group_as(enum dtype t, int8_t *codes, float *scale, const float *w,
+                        int n, enum ternarise_rule rule)
+{
     float mag[TERNARISE_MAX_GROUP];
     double sum = 0.0, s = 0.0, cut = 0.0;
     bool equal_passes = rule == TERNARISE_THRESHOLD;
@@ -142,7 +148,7 @@ bool ternarise_group(int8_t *codes, float *scale, const float *w, int n,
         s = mean_kept(mag, n, cut, equal_passes);
     }
 
-    *scale = f32_from_f16(f16_from_f32((float)s));
+    *scale = quant_ternary_scale(t, (float)s);
     if (isinf(*scale))
         return false;
     memset(codes, 0, (size_t)n);

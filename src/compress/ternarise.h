@@ -1,7 +1,7 @@
 /*
  * ternarise.h - a group of weights to {-1, 0, +1} and one scale.
  *
- * Four rules, all with the scale rounded to FP16 as it will be stored:
+ * Four rules, all with the scale rounded as it will be stored:
  *
  *   ls         the scale and codes that minimise sum (w - s t)^2, exactly
  *   round      s = mean |w|, t = w / s rounded to the nearest code (BitNet b1.58,
@@ -13,7 +13,7 @@
 #ifndef COMPRESS_TERNARISE_H
 #define COMPRESS_TERNARISE_H
 
-#include "base/util.h"
+#include "tensor/dtype.h"
 
 enum ternarise_rule {
     TERNARISE_LS,
@@ -41,5 +41,8 @@ bool ternarise_rule_from_name(enum ternarise_rule *out, const char *name);
  * 0. False: the scale is beyond FP16 (above 65504); outputs are then unspecified. */
 bool ternarise_group(int8_t *codes, float *scale, const float *w, int n,
                      enum ternarise_rule rule);
+/* The same with scales as type t stores them. */
+bool ternarise_group_as(enum dtype t, int8_t *codes, float *scale, const float *w,
+                        int n, enum ternarise_rule rule);
 
 #endif

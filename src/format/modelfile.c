@@ -92,6 +92,8 @@ static enum b2_status open_any(struct modelfile *mf, struct b2_err *err)
         rc = mf_open_gguf(mf, err);
         if (rc == B2_OK)
             rc = mf_apply_tail(mf, err);
+        if (rc == B2_OK)
+            rc = mf_check_private(mf, err);
     }
     if (rc)
         err_wrap(err, "%s", mf->path);

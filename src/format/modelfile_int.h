@@ -92,4 +92,8 @@ void mf_delta_load(uint8_t *dst, const struct mf_entry *e);
  * the tensors. */
 enum b2_status mf_apply_tail(struct modelfile *mf, struct b2_err *err) NODISCARD;
 
+/* private.c: checks the tensors of our own types against the keys that declare them
+ * (format/private.h). B2_EUNSUP: a type or key from elsewhere; B2_EFORMAT: undeclared. */
+enum b2_status mf_check_private(struct modelfile *mf, struct b2_err *err) NODISCARD;
+
 #endif

@@ -67,7 +67,7 @@ static void check_unpack(struct kcheck *t)
 /* Every byte value in every place of a base-3 block. */
 static void check_base3(struct kcheck *t)
 {
-    static const enum dtype types[] = {DT_TQ1_0, DT_PTQ1_0};
+    static const enum dtype types[] = {DT_TQ1_0, DT_PTQ1_0, DT_B2_T64};
     uint8_t src[64];
     int8_t code[256];
     float scale[16], min[16];
@@ -75,9 +75,11 @@ static void check_base3(struct kcheck *t)
     for (size_t i = 0; i < countof(types); i++) {
         const struct dtype_info *info = dtype_info(types[i]);
         for (int v = 0; v < 256; v++) {
-            memset(src, v, (size_t)info->bytes - 2);
-            src[info->bytes - 2] = 0;
-            src[info->bytes - 1] = 0x3c; /* 1.0 */
+            memset(src, v, sizeof src);
+            if (types[i] != DT_B2_T64) { /* where every byte is a scale */
+                src[info->bytes - 2] = 0;
+                src[info->bytes - 1] = 0x3c; /* 1.0 */
+            }
             t->k.unpack[types[i]](code, scale, min, src, info->block);
             check_values(t, types[i], code, scale, min, src, info->block);
         }

@@ -71,6 +71,7 @@ static void init_ref(struct kernels *k)
                 [DT_PQ2_0] = unpack_q2_0_g128_c, /* the same bytes */
                 [DT_PTQ1_0] = unpack_ptq1_0_c,
                 [DT_I2_S] = unpack_i2_s_c,
+                [DT_B2_T64] = unpack_b2_t64_c,
             },
         .dequant = kernel_dequant_c,
         .qdot = kernel_qdot_c,
@@ -134,6 +135,7 @@ static void init_avx2(struct kernels *k)
     k->unpack[DT_Q2_0_G128] = unpack_q2_0_g128_avx2;
     k->unpack[DT_PQ2_0] = unpack_q2_0_g128_avx2;
     k->unpack[DT_PTQ1_0] = unpack_ptq1_0_avx2;
+    k->unpack[DT_B2_T64] = unpack_b2_t64_avx2;
     k->packed[DT_Q2_0_G128] = packed_q2_0_g128_avx2;
     k->packed[DT_PQ2_0] = packed_q2_0_g128_avx2;
     k->packed[DT_TQ2_0] = packed_tq2_0_avx2;
@@ -292,7 +294,7 @@ void kernels_init(struct kernels *k, unsigned cpu)
 
 bool kernel_is_quant(enum dtype t)
 {
-    return t >= DT_Q4_0 && t <= DT_I2_S;
+    return t >= DT_Q4_0 && t <= DT_B2_T64;
 }
 
 bool kernel_has_min(enum dtype t)
@@ -308,6 +310,7 @@ int kernel_block(enum dtype t)
     case DT_Q6_K:
         return 16;
     case DT_Q2_0:
+    case DT_B2_T64:
         return 64;
     case DT_Q1_0:
     case DT_Q2_0_G128:

@@ -25,6 +25,7 @@ void kernel_fdot_c(float *y, int64_t y_step, const struct kf_mat *w,
 kernel_unpack unpack_q4_0_c, unpack_q4_1_c, unpack_q5_0_c, unpack_q5_1_c, unpack_q8_0_c;
 kernel_unpack unpack_q1_0_c, unpack_q2_0_c, unpack_q2_0_g128_c;
 kernel_unpack unpack_tq1_0_c, unpack_tq2_0_c, unpack_ptq1_0_c, unpack_i2_s_c;
+kernel_unpack unpack_b2_t64_c;
 kernel_unpack unpack_q2_k_c, unpack_q3_k_c, unpack_q4_k_c, unpack_q5_k_c, unpack_q6_k_c;
 
 /* ref/float_ref.c */
@@ -119,6 +120,7 @@ kernel_unpack unpack_q4_0_avx2, unpack_q4_1_avx2, unpack_q5_0_avx2, unpack_q5_1_
 kernel_unpack unpack_q8_0_avx2, unpack_q1_0_avx2, unpack_q2_0_avx2;
 kernel_unpack unpack_q2_0_g128_avx2;
 kernel_unpack unpack_tq1_0_avx2, unpack_tq2_0_avx2, unpack_ptq1_0_avx2;
+kernel_unpack unpack_b2_t64_avx2;
 
 /* x86/unpack_k_avx2.c */
 kernel_unpack unpack_q2_k_avx2, unpack_q3_k_avx2, unpack_q4_k_avx2, unpack_q5_k_avx2;

@@ -159,19 +159,13 @@ static void bias_and_norm_qkv(struct forward *f, const struct layer_weights *l,
     }
 }
 
-/* q, k, v of the normalised input; a gated query's gates go to f->up. */
-static void project_qkv(struct forward *f, const struct layer_weights *l, int64_t n)
+void forward_attn_input(struct forward *f, int64_t layer, int64_t n)
 {
     const struct hparams *hp = &f->m->hp;
-    const struct weight *qkv[] = {&l->q, &l->k, &l->v};
-    float *const out[] = {hp->arch->attn_gate ? f->gate : f->q, f->k, f->v};
 
-    backend_rmsnorm(f->be, f->act->x, f->x, l->attn_norm, n, hp->d, hp->norm_eps);
+    backend_rmsnorm(f->be, f->act->x, f->x, f->m->layers[layer].attn_norm, n, hp->d,
+                    hp->norm_eps);
     act_changed(f->act, n, hp->d);
-    backend_matmul_n(f->be, out, qkv, 3, f->act);
-    if (hp->arch->attn_gate)
-        backend_split(f->be, f->q, f->up, f->gate, n * hp->n_heads, hp->head_dim);
-    bias_and_norm_qkv(f, l, n);
 }
 
 /* Turns queries and keys, stores keys and values, attends into act. A token far from the
@@ -215,22 +209,43 @@ static void rope_store_attend(struct forward *f, int64_t layer, int64_t n, int64
     backend_attention(f->be, f->act->x, f->q, &c->kv, n, &attn);
 }
 
-static void attention_block(struct forward *f, int64_t layer, int64_t n, int64_t pos0)
+void forward_attn_heads(struct forward *f, int64_t layer, int64_t n, int64_t pos0)
 {
-    const struct hparams *hp = &f->m->hp;
     const struct layer_weights *l = &f->m->layers[layer];
 
-    project_qkv(f, l, n);
+    bias_and_norm_qkv(f, l, n);
     rope_store_attend(f, layer, n, pos0);
-    if (hp->arch->attn_gate)
+    if (f->m->hp.arch->attn_gate)
         backend_sigmoid_mul(f->be, f->act->x, f->up, f->act->x, n * l->o.cols);
     if (l->attn_sub_norm)
         norm(f, f->act->x, l->attn_sub_norm, n, l->o.cols);
     act_changed(f->act, n, l->o.cols);
-    backend_matmul(f->be, f->gate, &l->o, f->act);
+}
+
+void forward_attn_output(struct forward *f, int64_t layer, int64_t n)
+{
+    const struct layer_weights *l = &f->m->layers[layer];
+
     if (l->attn_post_norm)
-        norm(f, f->gate, l->attn_post_norm, n, hp->d);
-    backend_add(f->be, f->x, f->gate, n * hp->d);
+        norm(f, f->gate, l->attn_post_norm, n, f->m->hp.d);
+    backend_add(f->be, f->x, f->gate, n * f->m->hp.d);
+}
+
+/* A gated query's gates go to f->up. */
+static void attention_block(struct forward *f, int64_t layer, int64_t n, int64_t pos0)
+{
+    const struct hparams *hp = &f->m->hp;
+    const struct layer_weights *l = &f->m->layers[layer];
+    const struct weight *qkv[] = {&l->q, &l->k, &l->v};
+    float *const out[] = {hp->arch->attn_gate ? f->gate : f->q, f->k, f->v};
+
+    forward_attn_input(f, layer, n);
+    backend_matmul_n(f->be, out, qkv, 3, f->act);
+    if (hp->arch->attn_gate)
+        backend_split(f->be, f->q, f->up, f->gate, n * hp->n_heads, hp->head_dim);
+    forward_attn_heads(f, layer, n, pos0);
+    backend_matmul(f->be, f->gate, &l->o, f->act);
+    forward_attn_output(f, layer, n);
 }
 
 /* Tokens [begin, begin + n) of the batch through convolution and recurrence. */
@@ -283,24 +298,46 @@ static void delta_block(struct forward *f, int64_t layer, int64_t n)
     backend_add(f->be, f->x, f->gate, n * hp->d);
 }
 
-static void ffn_block(struct forward *f, int64_t layer, int64_t n)
+void forward_ffn_input(struct forward *f, int64_t layer, int64_t n)
+{
+    const struct hparams *hp = &f->m->hp;
+
+    backend_rmsnorm(f->be, f->act->x, f->x, f->m->layers[layer].ffn_norm, n, hp->d,
+                    hp->norm_eps);
+    act_changed(f->act, n, hp->d);
+}
+
+void forward_ffn_hidden(struct forward *f, int64_t layer, int64_t n)
 {
     const struct hparams *hp = &f->m->hp;
     const struct layer_weights *l = &f->m->layers[layer];
-    const struct weight *gate_up[] = {&l->gate, &l->up};
-    float *const out[] = {f->gate, f->up};
 
-    backend_rmsnorm(f->be, f->act->x, f->x, l->ffn_norm, n, hp->d, hp->norm_eps);
-    act_changed(f->act, n, hp->d);
-    backend_matmul_n(f->be, out, gate_up, 2, f->act);
     backend_glu(f->be, hp->arch->glu, f->act->x, f->gate, f->up, n * hp->f);
     if (l->ffn_sub_norm)
         norm(f, f->act->x, l->ffn_sub_norm, n, hp->f);
     act_changed(f->act, n, hp->f);
-    backend_matmul(f->be, f->gate, &l->down, f->act);
+}
+
+void forward_ffn_output(struct forward *f, int64_t layer, int64_t n)
+{
+    const struct layer_weights *l = &f->m->layers[layer];
+
     if (l->ffn_post_norm)
-        norm(f, f->gate, l->ffn_post_norm, n, hp->d);
-    backend_add(f->be, f->x, f->gate, n * hp->d);
+        norm(f, f->gate, l->ffn_post_norm, n, f->m->hp.d);
+    backend_add(f->be, f->x, f->gate, n * f->m->hp.d);
+}
+
+static void ffn_block(struct forward *f, int64_t layer, int64_t n)
+{
+    const struct layer_weights *l = &f->m->layers[layer];
+    const struct weight *gate_up[] = {&l->gate, &l->up};
+    float *const out[] = {f->gate, f->up};
+
+    forward_ffn_input(f, layer, n);
+    backend_matmul_n(f->be, out, gate_up, 2, f->act);
+    forward_ffn_hidden(f, layer, n);
+    backend_matmul(f->be, f->gate, &l->down, f->act);
+    forward_ffn_output(f, layer, n);
 }
 
 /* Whether to stop before a layer. A lone token of a recurrent model runs to its end: to
@@ -313,7 +350,7 @@ static bool stops(const struct forward *f, int64_t layer, int64_t n,
     return atomic_load_explicit(cancel, memory_order_relaxed) != 0;
 }
 
-static void run_layer(struct forward *f, int64_t layer, int64_t n, int64_t pos0)
+void forward_layer(struct forward *f, int64_t layer, int64_t n, int64_t pos0)
 {
     if (f->m->layers[layer].delta) {
         f->rec.pos = -1; /* until all layers are through */
@@ -324,6 +361,13 @@ static void run_layer(struct forward *f, int64_t layer, int64_t n, int64_t pos0)
     ffn_block(f, layer, n);
 }
 
+void forward_embed(struct forward *f, const int32_t *ids, int64_t n)
+{
+    backend_embed(f->be, f->x, &f->m->embd, ids, n);
+    if (f->m->hp.embd_scale != 1.0f)
+        backend_scale(f->be, f->x, n * f->m->hp.d, f->m->hp.embd_scale);
+}
+
 bool forward_layers(struct forward *f, const int32_t *ids, int64_t n, int64_t pos0,
                     const atomic_int *cancel)
 {
@@ -332,13 +376,11 @@ bool forward_layers(struct forward *f, const int32_t *ids, int64_t n, int64_t po
 
     assert(!recurrent_used(&f->rec) || f->rec.pos == pos0);
     cache_wrote(&f->cache, pos0 + n); /* now: a cancelled pass has written some of it */
-    backend_embed(f->be, f->x, &f->m->embd, ids, n);
-    if (f->m->hp.embd_scale != 1.0f)
-        backend_scale(f->be, f->x, n * f->m->hp.d, f->m->hp.embd_scale);
+    forward_embed(f, ids, n);
     for (int64_t i = 0; i < f->m->hp.n_layers && done; i++) {
         done = !stops(f, i, n, cancel);
         if (done)
-            run_layer(f, i, n, pos0);
+            forward_layer(f, i, n, pos0);
     }
     f->mark_copy = 0;
     if (!done || !recurrent_used(&f->rec))

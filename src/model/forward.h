@@ -74,4 +74,20 @@ bool forward_layers(struct forward *f, const int32_t *ids, int64_t n, int64_t po
 /* Logits [n_last, V] of the last n_last of the n tokens just run. */
 void forward_head(struct forward *f, int64_t n, int64_t n_last, float *logits);
 
+/* The parts of the walk above, for whoever puts something between them (the compressor).
+ * f->x is where the residual stream lies; it may be pointed elsewhere. What a step leaves
+ * in f->act is the input of the next matmul:
+ *   attn_input  -> q, k, v          into f->q, f->k, f->v
+ *   attn_heads  -> o                into f->gate, which attn_output adds to x
+ *   ffn_input   -> gate, up         into f->gate, f->up
+ *   ffn_hidden  -> down             into f->gate, which ffn_output adds to x */
+void forward_embed(struct forward *f, const int32_t *ids, int64_t n);
+void forward_layer(struct forward *f, int64_t layer, int64_t n, int64_t pos0);
+void forward_attn_input(struct forward *f, int64_t layer, int64_t n);
+void forward_attn_heads(struct forward *f, int64_t layer, int64_t n, int64_t pos0);
+void forward_attn_output(struct forward *f, int64_t layer, int64_t n);
+void forward_ffn_input(struct forward *f, int64_t layer, int64_t n);
+void forward_ffn_hidden(struct forward *f, int64_t layer, int64_t n);
+void forward_ffn_output(struct forward *f, int64_t layer, int64_t n);
+
 #endif

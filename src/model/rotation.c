@@ -1,7 +1,7 @@
 /*
  * rotation.c - the prism.hadamard.* keys.
  */
-#include "model/rotation.h"
+#include "model/rotation_int.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -188,7 +188,7 @@ static bool has_form(const struct meta_str *s, const char *begin, const char *en
 
 /* "blk.N.KIND.weight" of a kind that a converter may fold, or "output.weight". Others
  * (norms, convolutions, gates of a few rows) read an activation that is never rotated. */
-static bool may_be_folded(const struct meta_str *name)
+bool rotation_may_fold(const struct meta_str *name)
 {
     static const char *const kinds[] = {
         "attn_q",        "attn_k",         "attn_v",        "attn_qkv",
@@ -228,7 +228,7 @@ static enum b2_status read_names(struct rotation_decl *d, const struct meta *m,
     if (rc)
         return rc;
     for (uint64_t i = 0; i < d->n_forward; i++)
-        if (!may_be_folded(&d->forward[i]))
+        if (!rotation_may_fold(&d->forward[i]))
             return err_set(err, B2_EFORMAT,
                            "key " PREFIX
                            "weight_names: %.80s is not a kind of weight that "
@@ -277,6 +277,8 @@ enum b2_status rotation_read(struct rotation_decl *out, const struct meta *m,
             (rc = read_names(&d, m, err)))
             return rc;
     }
+    if ((rc = rotation_read_own(&d, m, err)))
+        return rc;
     *out = d;
     return B2_OK;
 }
@@ -349,6 +351,15 @@ static enum b2_status rotation_for(struct binder *b, const struct tensor *t,
     struct rotation_set *set = &b->set;
     struct rotation rot = {.width = tensor_width(t), .block = b->decl->block};
 
+    for (uint64_t i = 0; b->decl->blocks && i < b->decl->n_widths; i++)
+        if (b->decl->widths[i] == rot.width)
+            rot.block = b->decl->blocks[i];
+
+    if (rot.block == 0)
+        return err_set(err, B2_EFORMAT,
+                       "tensor %s: is folded, but bonsai2.rotation.widths has no rows "
+                       "of %lld",
+                       t->name, (long long)rot.width);
     if (rot.width % rot.block != 0)
         return err_set(err, B2_EFORMAT,
                        "tensor %s: rows of %lld are not a multiple of the rotation's "

@@ -8,6 +8,11 @@
  *              groups of value heads that share a key head, not tiled as activations are)
  *   version 2  also the tied head: token_embd.weight is looked up with the inverse and
  *              multiplied with the forward transform
+ *
+ * The contract has one block for all widths. Where no power of two fits them all well,
+ * files of ours say the same with a block per width, in bonsai2.rotation.* keys:
+ *   version 1, transform, widths i32[], blocks i32[] (powers of two that divide them),
+ *   sign_values i32[] (one vector per width, concatenated), weight_names str[]
  */
 #ifndef MODEL_ROTATION_H
 #define MODEL_ROTATION_H
@@ -20,8 +25,9 @@ enum { ROTATION_MAX_WIDTHS = 64 };
 
 /* What the keys say; everything is borrowed from the meta. */
 struct rotation_decl {
-    uint32_t version; /* 0: the file declares no rotation */
-    int64_t block;    /* a power of two */
+    uint32_t version;      /* 0: the file declares no rotation */
+    int64_t block;         /* a power of two; of all widths when blocks is NULL */
+    const int32_t *blocks; /* [n_widths] each width's, bonsai2.rotation only */
     bool explicit_signs, tied_output, gdn_v_grouped;
     int64_t k_heads, v_heads; /* of gated delta nets, when gdn_v_grouped; else 0 */
     uint64_t n_widths;

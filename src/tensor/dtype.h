@@ -32,6 +32,7 @@ enum dtype {
     DT_PQ2_0,     /* id 142 */
     DT_PTQ1_0,    /* id 143 */
     DT_I2_S,      /* id 36: codes alone, the one scale lies behind them (tensor.h) */
+    DT_B2_T64,    /* ours: groups of 64 in 14 bytes (format/private.h) */
     DT_F64,       /* from here on: containers only, never weights of a matmul */
     DT_I8,
     DT_I16,
@@ -50,6 +51,7 @@ enum {
     DTF_WRITE = 1 << 2,   /* quant_row() can make it */
     DTF_FLOAT = 1 << 3,   /* plain numbers, block of one */
     DTF_APART = 1 << 4,   /* blocks hold codes; their scale is tensor.scale */
+    DTF_PRIVATE = 1 << 5, /* a file must declare it: format/private.h */
 };
 
 struct dtype_info {

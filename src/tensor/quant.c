@@ -236,7 +236,10 @@ bool quant_scale_fits(enum dtype t, const float *src, int64_t n, int64_t *col)
 
     for (int64_t b = 0; block > 1 && b < n / block; b++) {
         /* 65520 is the first value that rounds to infinity. */
-        if (!(largest_field(t, src + b * block, block) < 65520.0f)) {
+        float largest = largest_field(t, src + b * block, block);
+        bool fits = t == DT_B2_T64 ? isfinite(quant_ternary_scale(t, largest))
+                                   : largest < 65520.0f;
+        if (!fits) {
             if (col)
                 *col = b * block;
             return false;
@@ -270,6 +273,9 @@ static void scale_fields(enum dtype t, int at[2])
     case DT_TQ2_0:
     case DT_PTQ1_0: /* the scale ends the block */
         at[0] = dtype_info(t)->bytes - 2;
+        break;
+    case DT_B2_T64: /* every byte is a finite scale */
+        at[0] = -1;
         break;
     default:
         break;

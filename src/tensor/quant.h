@@ -49,6 +49,10 @@ void quant_ternary_split(enum dtype t, int8_t *codes, float *scales, const void 
 void quant_ternary_join(enum dtype t, void *dst, const int8_t *codes,
                         const float *scales, int64_t n);
 
+/* What a scale d >= 0 becomes in a block of ternary type t (or Q1_0); infinity: it is
+ * beyond the type. */
+float quant_ternary_scale(enum dtype t, float d);
+
 /* Looks for what no encoder writes: code 3 in 2-bit types, byte values that base-3
  * never yields, NaN or infinite scales (plain floats: values). Returns the index of the first such block of the
  * row, -1 if none; *what (may be NULL) gets a static description. Any type. */

@@ -2,7 +2,7 @@
  * ternary.c - the block layouts of few-valued weights: TQ1_0, TQ2_0, Q1_0, Q2_0 (both),
  * PQ2_0, PTQ1_0, I2_S (FORMATS.md 1.2 to 1.4).
  *
- * A block is one FP16 scale d and runs of bytes that hold several digits each; a weight
+ * A block is one scale d (FP16; in B2_T64 one logarithmic byte) and runs of bytes that hold several digits each; a weight
  * is (digit - 1) * d, for the binary type (2 * digit - 1) * d. Three radices:
  *
  *   2  bit n of the byte is digit n
@@ -18,6 +18,7 @@
  *
  * The layouts differ only in where digit n of byte m goes, which one table says.
  */
+#include "tensor/log8.h"
 #include "tensor/quant_int.h"
 
 #include <assert.h>
@@ -34,22 +35,34 @@ struct span {
 
 struct layout {
     int radix;
-    int scale_at; /* NO_SCALE: lies elsewhere, taken as 1 */
+    int scale_at;   /* NO_SCALE: lies elsewhere, taken as 1 */
+    bool log_scale; /* one byte, see log8.h; else FP16 */
     int n_spans;
     struct span span[MAX_SPANS];
 };
 
 static const struct layout tq1_0 = {
-    3, 52, 3, {{0, 32, 5, 0, 1, 32}, {32, 16, 5, 160, 1, 16}, {48, 4, 4, 240, 1, 4}}};
+    3,
+    52,
+    false,
+    3,
+    {{0, 32, 5, 0, 1, 32}, {32, 16, 5, 160, 1, 16}, {48, 4, 4, 240, 1, 4}}};
 static const struct layout tq2_0 = {
-    4, 64, 2, {{0, 32, 4, 0, 1, 32}, {32, 32, 4, 128, 1, 32}}};
-static const struct layout q1_0 = {2, 0, 1, {{2, 16, 8, 0, 8, 1}}};
-static const struct layout q2_0 = {4, 0, 1, {{2, 16, 4, 0, 4, 1}}};
-static const struct layout pq2_0 = {4, 0, 1, {{2, 32, 4, 0, 4, 1}}};
+    4, 64, false, 2, {{0, 32, 4, 0, 1, 32}, {32, 32, 4, 128, 1, 32}}};
+static const struct layout q1_0 = {2, 0, false, 1, {{2, 16, 8, 0, 8, 1}}};
+static const struct layout q2_0 = {4, 0, false, 1, {{2, 16, 4, 0, 4, 1}}};
+static const struct layout pq2_0 = {4, 0, false, 1, {{2, 32, 4, 0, 4, 1}}};
 static const struct layout ptq1_0 = {
-    3, 26, 3, {{0, 16, 5, 0, 1, 16}, {16, 8, 5, 80, 1, 8}, {24, 2, 4, 120, 1, 2}}};
+    3,
+    26,
+    false,
+    3,
+    {{0, 16, 5, 0, 1, 16}, {16, 8, 5, 80, 1, 8}, {24, 2, 4, 120, 1, 2}}};
 
-static const struct layout i2_s = {4, NO_SCALE, 1, {{0, 32, 4, 96, 1, -32}}};
+static const struct layout b2_t64 = {
+    3, 13, true, 2, {{0, 12, 5, 0, 1, 12}, {12, 1, 4, 60, 1, 1}}};
+
+static const struct layout i2_s = {4, NO_SCALE, false, 1, {{0, 32, 4, 96, 1, -32}}};
 
 static const struct layout *find_layout(enum dtype t)
 {
@@ -69,19 +82,68 @@ static const struct layout *find_layout(enum dtype t)
         return &ptq1_0;
     case DT_I2_S:
         return &i2_s;
+    case DT_B2_T64:
+        return &b2_t64;
     default:
         return NULL;
     }
 }
 
-static float scale_of(const uint8_t *block, const struct layout *l)
-{
-    return l->scale_at == NO_SCALE ? 1.0f : quant_get_f16(block + l->scale_at);
-}
-
 bool ternary_has(enum dtype t)
 {
     return find_layout(t) != NULL;
+}
+
+/* ---- scales ---- */
+
+uint8_t log8_from_f32(float d)
+{
+    int low = 1, high = 255;
+
+    if (!(d > 0x1p-25f)) /* halfway between zero and the smallest */
+        return 0;
+    while (low < high) {
+        int mid = (low + high) / 2;
+        float next = f32_from_log8((uint8_t)(mid + 1));
+        if (d >= 0.5f * (f32_from_log8((uint8_t)mid) + next))
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return (uint8_t)low;
+}
+
+static float get_scale(const uint8_t *block, const struct layout *l)
+{
+    const uint8_t *p = block + l->scale_at;
+
+    if (l->scale_at == NO_SCALE)
+        return 1.0f;
+    return l->log_scale ? f32_from_log8(*p) : quant_get_f16(p);
+}
+
+static void put_scale(uint8_t *block, const struct layout *l, float d)
+{
+    uint8_t *p = block + l->scale_at;
+
+    if (l->log_scale)
+        *p = log8_from_f32(d);
+    else
+        le_put16(p, quant_scale_bits(d));
+}
+
+float quant_ternary_scale(enum dtype t, float d)
+{
+    uint8_t block[MAX_BLOCK] = {0};
+    const struct layout *l = find_layout(t);
+
+    assert(l);
+    if (!l->log_scale)
+        return f32_from_f16(f16_from_f32(d)); /* infinite beyond */
+    if (d > 1.045f * f32_from_log8(255))
+        return INFINITY;
+    put_scale(block, l, d);
+    return get_scale(block, l);
 }
 
 /* ---- digits of one block ---- */
@@ -166,7 +228,7 @@ void ternary_decode(enum dtype t, float *dst, const uint8_t *src, int64_t n_bloc
     int8_t code[MAX_BLOCK];
 
     for (int64_t b = 0; b < n_blocks; b++, src += info->bytes, dst += info->block) {
-        float d = scale_of(src, l);
+        float d = get_scale(src, l);
         unpack(code, src, l);
         for (int i = 0; i < info->block; i++)
             dst[i] = (float)code[i] * d;
@@ -207,7 +269,7 @@ void ternary_encode(enum dtype t, uint8_t *dst, const float *src, int64_t n_bloc
     for (int64_t b = 0; b < n_blocks; b++, dst += info->bytes, src += info->block) {
         float d = l->radix == 2 ? round_binary(code, src, info->block)
                                 : round_ternary(code, src, info->block);
-        le_put16(dst + l->scale_at, quant_scale_bits(d));
+        put_scale(dst, l, d);
         pack(dst, code, l);
     }
 }
@@ -221,7 +283,7 @@ void quant_ternary_split(enum dtype t, int8_t *codes, float *scales, const void 
 
     assert(l && n % info->block == 0);
     for (int64_t b = 0; b < n / info->block; b++, p += info->bytes) {
-        scales[b] = scale_of(p, l);
+        scales[b] = get_scale(p, l);
         unpack(codes + b * info->block, p, l);
     }
 }
@@ -235,7 +297,7 @@ void quant_ternary_join(enum dtype t, void *dst, const int8_t *codes,
 
     assert(l && n % info->block == 0);
     for (int64_t b = 0; b < n / info->block; b++, p += info->bytes) {
-        le_put16(p + l->scale_at, quant_scale_bits(scales[b]));
+        put_scale(p, l, scales[b]);
         pack(p, codes + b * info->block, l);
     }
 }

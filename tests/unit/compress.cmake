@@ -21,3 +21,15 @@ add_test(NAME model_compress_real
         $<TARGET_FILE:bonsai2_cli>)
 set_tests_properties(model_compress_real PROPERTIES
     SKIP_RETURN_CODE 77 TIMEOUT 900 LABELS model)
+
+# Error compensation; skipped without OpenBLAS.
+b2_test(test_compensate SRC unit/test_compensate.c LIBS b2_compress)
+b2_test(test_calib SRC unit/test_calib.c LIBS b2_compress)
+add_test(NAME e2e_compress_normal
+    COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/e2e/test_compress_normal.sh
+        $<TARGET_FILE:bonsai2_cli> $<TARGET_FILE:tiny_model>
+        ${CMAKE_CURRENT_SOURCE_DIR}/golden/arch)
+set_tests_properties(e2e_compress_normal PROPERTIES
+    SKIP_RETURN_CODE 77 TIMEOUT 240 LABELS e2e)
+b2_test(test_rotation_own SRC unit/test_rotation_own.c LIBS b2_compress)
+b2_test(test_private SRC unit/test_private.c LIBS b2_format)

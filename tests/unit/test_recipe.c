@@ -142,10 +142,14 @@ static void test_other_words(void **state)
     assert_int_equal(r.ternary_rule, TERNARISE_TWN);
     assert_int_equal(recipe_set_ternary_rule(&r, "gptq", &err), B2_EARG);
 
-    assert_int_equal(recipe_check_effort("fast", &err), B2_OK);
-    assert_int_equal(recipe_check_effort("normal", &err), B2_EUNSUP);
-    assert_int_equal(recipe_check_effort("best", &err), B2_EUNSUP);
-    assert_int_equal(recipe_check_effort("lazy", &err), B2_EARG);
+    assert_int_equal(recipe_set_effort(&r, "normal", &err), B2_OK);
+    assert_int_equal(r.effort, RECIPE_NORMAL);
+    assert_int_equal(recipe_set_effort(&r, "fast", &err), B2_OK);
+    assert_int_equal(r.effort, RECIPE_FAST);
+    assert_int_equal(recipe_set_effort(&r, "best", &err), B2_EUNSUP);
+    assert_int_equal(recipe_set_effort(&r, "lazy", &err), B2_EARG);
+    assert_int_equal(recipe_set_rotate(&r, "each", &err), B2_OK);
+    assert_int_equal(r.rotate, RECIPE_ROTATE_EACH);
 }
 
 static void test_ternary_type(void **state)

@@ -115,12 +115,17 @@ static enum b2_status set_keys(struct meta *m, const struct tiny_params *p,
     };
     static struct meta_str tokens[TINY_V];
     static char names[TINY_V][16];
+    static int32_t types[TINY_V];
+    static const float scores[TINY_V];
     uint32_t layers = (uint32_t)(p->layers ? p->layers : TINY_LAYERS);
     enum b2_status rc = meta_set_str(m, "general.architecture", "llama", err);
 
     for (int i = 0; i < TINY_V; i++) {
-        snprintf(names[i], sizeof names[i], "t%d", i);
+        bool byte = i >= 3 && i < 3 + 256;
+        snprintf(names[i], sizeof names[i], byte ? "<0x%02X>" : "t%d",
+                 byte ? i - 3 : i);
         tokens[i] = (struct meta_str){names[i], strlen(names[i])};
+        types[i] = byte ? 6 : i < 3 ? 3 : 1; /* byte, control, normal */
     }
     if (!rc)
         rc = meta_set_str(m, "general.license", "apache-2.0", err);
@@ -128,6 +133,12 @@ static enum b2_status set_keys(struct meta *m, const struct tiny_params *p,
         rc = meta_set_str(m, "tokenizer.chat_template", "{{ messages }}", err);
     if (!rc)
         rc = meta_set_strs(m, "tokenizer.ggml.tokens", tokens, TINY_V, err);
+    if (!rc)
+        rc = meta_set_str(m, "tokenizer.ggml.model", "llama", err);
+    if (!rc)
+        rc = meta_set_arr(m, "tokenizer.ggml.token_type", MT_I32, types, TINY_V, err);
+    if (!rc)
+        rc = meta_set_arr(m, "tokenizer.ggml.scores", MT_F32, scores, TINY_V, err);
     if (!rc)
         rc = meta_set_u32(m, "llama.block_count", layers, err);
     if (!rc)

@@ -7,6 +7,7 @@
 #include "base/reader.h"
 #include "kernel/variants.h"
 #include "tensor/f16.h"
+#include "tensor/log8.h"
 
 static float f16_at(const uint8_t *p)
 {
@@ -182,5 +183,16 @@ void unpack_ptq1_0_c(int8_t *code, float *scale, float *min, const uint8_t *src,
         unpack_base3(code + i, src, 16, 5);
         unpack_base3(code + i + 80, src + 16, 8, 5);
         unpack_base3(code + i + 120, src + 24, 2, 4);
+    }
+}
+
+void unpack_b2_t64_c(int8_t *code, float *scale, float *min, const uint8_t *src,
+                     int64_t n)
+{
+    (void)min;
+    for (int64_t i = 0; i < n; i += 64, src += 14) {
+        fill(scale + i / KQ_GROUP, f32_from_log8(src[13]), 64);
+        unpack_base3(code + i, src, 12, 5);
+        unpack_base3(code + i + 60, src + 12, 1, 4);
     }
 }

@@ -7,6 +7,7 @@
  */
 #include "kernel/variants.h"
 #include "kernel/x86/avx2.h"
+#include "tensor/log8.h"
 
 #include <string.h>
 
@@ -280,5 +281,29 @@ void unpack_ptq1_0_avx2(int8_t *code, float *scale, float *min, const uint8_t *s
         memcpy(&last, src + 24, sizeof last);
         _mm_storel_epi64((__m128i *)(code + 120),
                          digit128(times_powers(_mm_set1_epi16(last), powers)));
+    }
+}
+
+/* Each store writes four codes too many, which the next one puts right. */
+void unpack_b2_t64_avx2(int8_t *code, float *scale, float *min, const uint8_t *src,
+                        int64_t n)
+{
+    (void)min;
+    for (int64_t i = 0; i < n; i += 64, src += 14, code += 64) {
+        int32_t high;
+        unsigned last = src[12];
+        prefetch_after(src);
+        memcpy(&high, src + 8, sizeof high);
+        __m128i w = _mm_unpacklo_epi64(_mm_loadl_epi64((const __m128i *)src),
+                                       _mm_cvtsi32_si128(high));
+        _mm_storeu_ps(scale + i / KQ_GROUP, _mm_set1_ps(f32_from_log8(src[13])));
+        for (int k = 0; k < 5; k++) {
+            store128(code + 12 * k, digit128(w));
+            w = triple128(w);
+        }
+        for (int k = 0; k < 4; k++) {
+            code[60 + k] = (int8_t)((int)(3 * last >> 8) - 1);
+            last = 3 * last & 255;
+        }
     }
 }

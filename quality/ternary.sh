@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# ternary.sh MODEL TRAIN TEXT [TOKENS [CHUNKS [ROW...]]] - what each part of ternarisation
+# is worth, as rows of ternary.csv.
+#
+# All linear layers ternary at 1.75 bits a weight (B2_T64), the embedding as in MODEL.
+# Calibration: TOKENS (default 65536) tokens from the first four fifths of TRAIN, without
+# what TEXT has; the last fifth stays free for choosing. Scored: the first CHUNKS (default
+# 32) windows of 512 of TEXT, llama.cpp's convention, F32 activations (B2_EXACT=0: 8 bits,
+# which is far quicker and a thousandth of a nat off). ROW: some of
+#   absmean ls rotation compensation mismatch refinement
+# each of which has what stands before it. A run that was stopped goes on: give the same
+# command again.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+bonsai2=${B2_PROGRAM:-$here/../build/release/bonsai2}
+usage="usage: ternary.sh MODEL TRAIN TEXT [TOKENS [CHUNKS [ROW...]]]"
+model=${1:?$usage} train=${2:?$usage} text=${3:?$usage}
+tokens=${4:-65536} chunks=${5:-32}
+shift $(($# < 5 ? $# : 5))
+exact=--exact
+[ "${B2_EXACT:-1}" = 1 ] || exact=
+work=$here/../build/quality
+csv=$here/ternary.csv
+mkdir -p "$work"
+[ -s "$csv" ] || echo 'date,model,row,options,calib_tokens,bytes,bpw_linear,kld,kld_stderr,same_top1,ppl,ppl_ratio,ctx,chunks,text,text_sha256,exact,kernel,version' >"$csv"
+
+calib=$work/$(basename "$train").first-four-fifths.txt
+size=$(wc -c <"$train")
+head -c $((size * 4 / 5)) "$train" | sed '$d' >"$calib" # to the last whole line
+
+row() { # NAME TOKENS OPTION...
+    local name=$1 n=$2 out=$work/ternary-$1-$2.gguf
+    shift 2
+    "$bonsai2" compress "$model" -o "$out" --force --rule '*=B2_T64' \
+        --rule 'token_embd.weight=keep' --report "$work/ternary.json" "$@" >/dev/null
+    "$bonsai2" eval kld -m "$out" --baseline "$model" --text "$text" --ctx 512 \
+        --chunks "$chunks" $exact --json >"$work/ternary-kld.json"
+    python3 - "$name" "$n" "$(basename "$model")" "${*//$work\//}" "$work/ternary.json" \
+        "$work/ternary-kld.json" >>"$csv" <<'PY'
+import csv, datetime, json, os, sys
+name, tokens, model, options, report, kld = sys.argv[1:]
+r, k = json.load(open(report)), json.load(open(kld))
+csv.writer(sys.stdout, lineterminator="\n").writerow([
+    datetime.date.today().isoformat(), model, name, options, tokens, r["output_bytes"],
+    "%.4f" % r["bits_per_weight_ternary"], "%.4f" % k["mean_kld"], "%.4f" % k["kld_stderr"],
+    "%.4f" % k["same_top1"], "%.4g" % k["ppl"], "%.4g" % k["ppl_ratio"], k["ctx"],
+    k["chunks"], os.path.basename(k["text"]), k["text_sha256"][:16], int(k["exact"]), k["kernel"],
+    k["version"]])
+PY
+    tail -n 1 "$csv"
+    rm -f "$out"
+}
+
+cal=(--calib "$calib" --calib-tokens "$tokens" --avoid "$text")
+for name in ${*:-absmean ls rotation compensation mismatch refinement}; do
+    case $name in
+    absmean) row $name 0 --ternary-rule round ;;
+    ls) row $name 0 ;;
+    rotation) row $name 0 --rotate each ;;
+    compensation) row $name "$tokens" "${cal[@]}" --mismatch 0 --refine 0 ;;
+    mismatch) row $name "$tokens" "${cal[@]}" --refine 0 ;;
+    refinement) row $name "$tokens" "${cal[@]}" ;;
+    *) echo "ternary.sh: no row $name" >&2; exit 2 ;;
+    esac
+done

@@ -1,0 +1,47 @@
+/*
+ * codes.h - a group of weights as a scale, a minimum and small integers, for every type
+ * that error compensation can make.
+ *
+ *   value = scale * code + min     lo <= code <= hi
+ *
+ * Scales and minima are those that the type stores, so that what is computed with them
+ * is what a reader decodes.
+ */
+#ifndef COMPRESS_CODES_H
+#define COMPRESS_CODES_H
+
+#include "compress/fit.h"
+
+struct codes {
+    enum dtype type;
+    int group;  /* weights that share a scale: the type's block */
+    int lo, hi; /* of the codes */
+    bool has_min;
+    bool ternary;
+};
+
+/* False: the type has no such form (plain floats, K types, Q1_0). */
+bool codes_of(struct codes *out, enum dtype t);
+
+/* The scale and minimum of fitted rounding (fit.h) for w [group]. False: beyond the type. */
+bool codes_fit(const struct codes *c, float *scale, float *min, const float *w,
+               enum ternarise_rule rule);
+
+/* A wanted scale as the type stores it; 0 when it cannot take the place of old: another
+ * sign, no number, beyond the type. */
+float codes_scale(const struct codes *c, float want, float old);
+
+/* The code nearest to w; inv = 1 / scale, or 0 for a scale of 0. */
+static inline int codes_nearest(const struct codes *c, float w, float inv, float min)
+{
+    float t = (w - min) * inv;
+
+    t = t < (float)c->lo ? (float)c->lo : t > (float)c->hi ? (float)c->hi : t;
+    return (int)(t + (t < 0.0f ? -0.5f : 0.5f));
+}
+
+/* Writes one block from code [group]. */
+void codes_join(const struct codes *c, uint8_t *dst, const int8_t *code, float scale,
+                float min);
+
+#endif

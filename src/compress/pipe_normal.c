@@ -1,0 +1,191 @@
+/*
+ * pipe_normal.c - the round stage with error compensation: layers in order.
+ *
+ * A layer's bytes depend on all layers before it. After an interruption the streams walk
+ * through the finished layers again, with the weights as the pieces hold them, and are
+ * then where they were.
+ */
+#include "compress/pipeline_int.h"
+
+#include "base/clock.h"
+
+#include <math.h>
+
+enum { MAX_MAPS = 64 };
+
+/* The maps of finished pieces while something reads them. */
+struct pieces_open {
+    struct pipeline *pl;
+    int64_t index[MAX_MAPS];
+    struct file_map map[MAX_MAPS];
+    int n;
+};
+
+static void close_pieces(struct pieces_open *o)
+{
+    for (int i = 0; i < o->n; i++)
+        file_unmap(&o->map[i]);
+    o->n = 0;
+}
+
+static enum b2_status open_pieces(struct pieces_open *o, int64_t layer,
+                                  struct b2_err *err)
+{
+    struct pipeline *pl = o->pl;
+    enum b2_status rc = B2_OK;
+
+    for (int64_t i = 0; i < pl->n_pieces && !rc; i++) {
+        if (pl->c.item[pl->piece[i].begin].layer != layer)
+            continue;
+        if (o->n == MAX_MAPS)
+            return err_set(err, B2_EUNSUP, "layer %lld lies in more than %d pieces",
+                           (long long)layer, MAX_MAPS);
+        rc = work_piece_map(pl->work, i, &o->map[o->n], err);
+        if (!rc && o->map[o->n].size < pl->piece[i].payload)
+            rc = err_set(err, B2_ETRUNC, "piece %lld was cut short by another program",
+                         (long long)i);
+        o->index[o->n++] = i;
+    }
+    return rc;
+}
+
+/* The bytes of a tensor in the open pieces; NULL: not among them. */
+static const uint8_t *piece_bytes(void *ctx, int64_t item)
+{
+    const struct pieces_open *o = ctx;
+
+    for (int i = 0; i < o->n; i++) {
+        const struct piece *pc = &o->pl->piece[o->index[i]];
+        uint64_t at = 0;
+        if (item < pc->begin || item >= pc->end)
+            continue;
+        for (int64_t k = pc->begin; k < item; k++)
+            at += choose_picked(&o->pl->c.item[k])->n_bytes;
+        return o->map[i].data + at;
+    }
+    return NULL;
+}
+
+static bool layer_done(const struct pipeline *pl, int64_t layer)
+{
+    for (int64_t i = 0; i < pl->n_pieces; i++)
+        if (pl->c.item[pl->piece[i].begin].layer == layer && !pl->piece[i].done)
+            return false;
+    return true;
+}
+
+/* A layer that an earlier run finished. */
+static enum b2_status replay_layer(struct pipeline *pl, int64_t layer,
+                                   struct b2_err *err)
+{
+    struct pieces_open o = {.pl = pl};
+    enum b2_status rc = open_pieces(&o, layer, err);
+
+    if (!rc)
+        rc = normal_replay(pl->normal, layer, piece_bytes, &o, err);
+    close_pieces(&o);
+    return rc;
+}
+
+static enum b2_status make_layer(struct pipeline *pl, int64_t layer, uint64_t *n_done,
+                                 struct b2_err *err)
+{
+    const struct scan_env *env = &pl->p->env;
+    enum b2_status rc = normal_layer(pl->normal, layer, env->cancelled, env->ctx, err);
+
+    for (int64_t i = 0; i < pl->n_pieces && !rc; i++)
+        if (pl->c.item[pl->piece[i].begin].layer == layer && !pl->piece[i].done)
+            rc = pipeline_round_piece(pl, i, n_done, err);
+    return rc;
+}
+
+static enum b2_status run_layers(struct pipeline *pl, uint64_t *n_done,
+                                 struct b2_err *err)
+{
+    int64_t n = pl->c.n_layers, made = 0;
+    double start_s = clock_s();
+    enum b2_status rc = B2_OK;
+
+    for (int64_t layer = 0; layer < n && !rc; layer++) {
+        if (layer_done(pl, layer)) {
+            rc = replay_layer(pl, layer, err);
+            if (layer + 1 == n && !rc)
+                pl->kld = normal_divergence(pl->normal);
+            start_s = clock_s(); /* replayed layers say nothing of the others' time */
+            continue;
+        }
+        rc = make_layer(pl, layer, n_done, err);
+        if (rc)
+            break;
+        pl->kld = normal_divergence(pl->normal);
+        double each = (clock_s() - start_s) / (double)++made;
+        log_line(
+            pl->p->log, LOG_INFO,
+            "layer %lld of %lld: kld %.4f on the probe, %.1f s a layer, %.0f s left",
+            (long long)layer + 1, (long long)n, pl->kld, each,
+            each * (double)(n - 1 - layer));
+        progress_update(pl->p->env.progress, *n_done, pl->kld);
+    }
+    return rc;
+}
+
+/* The compressed table of tokens, when it is not the source's. */
+static enum b2_status find_table(struct pieces_open *o, struct weight *w, bool *found,
+                                 struct b2_err *err)
+{
+    struct pipeline *pl = o->pl;
+    enum b2_status rc = B2_OK;
+
+    *found = false;
+    for (int64_t k = 0; k < pl->c.n; k++) {
+        const struct choose_item *it = &pl->c.item[k];
+        const struct choose_candidate *cand = choose_picked(it);
+        if (it->role != ROLE_EMBED || cand->copy)
+            continue;
+        rc = open_pieces(o, it->layer, err);
+        if (rc)
+            return rc;
+        *w = (struct weight){
+            .name = it->t->name,
+            .type = cand->type,
+            .cols = tensor_width(it->t),
+            .rows = tensor_rows(it->t),
+            .pad = cand->pad,
+            .data = piece_bytes(o, k),
+            .row_bytes = cand->n_bytes / (uint64_t)tensor_rows(it->t),
+        };
+        *found = w->data != NULL;
+    }
+    return rc;
+}
+
+enum b2_status pipeline_compensate(struct pipeline *pl, uint64_t *n_done,
+                                   struct b2_err *err)
+{
+    struct pieces_open table = {.pl = pl};
+    struct weight embd = {0};
+    bool found = false;
+    enum b2_status rc = find_table(&table, &embd, &found, err);
+    const struct normal_params np = {
+        .source = pl->p->source,
+        .c = &pl->c,
+        .recipe = &pl->recipe,
+        .calib = &pl->calib,
+        .embd = found ? &embd : NULL,
+        .pool = pl->p->env.pool,
+        .mem_limit = pl->p->mem_limit,
+        .log = pl->p->log,
+    };
+
+    if (!rc)
+        rc = normal_new(&pl->normal, &np, err);
+    close_pieces(&table);
+    if (!rc) {
+        log_line(pl->p->log, LOG_DEBUG, "products by OpenBLAS, %s kernels",
+                 normal_core(pl->normal));
+        rc = run_layers(pl, n_done, err);
+    }
+    normal_free(pl->normal);
+    pl->normal = NULL;
+    return rc;
+}

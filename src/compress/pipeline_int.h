@@ -1,0 +1,45 @@
+/*
+ * pipeline_int.h - what pipeline.c and pipe_normal.c share.
+ */
+#ifndef COMPRESS_PIPELINE_INT_H
+#define COMPRESS_PIPELINE_INT_H
+
+#include "compress/normal.h"
+#include "compress/pipeline.h"
+#include "compress/work.h"
+
+/* Tensors [begin, end) that share a piece: consecutive ones of one layer. */
+struct piece {
+    int64_t begin, end;
+    uint64_t payload;
+    bool done;
+};
+
+struct pipeline {
+    const struct pipeline_params *p;
+    struct recipe recipe; /* with what the calibration was */
+    struct calib calib;
+    struct str calib_text;
+    struct normal *normal; /* while layers are compensated */
+    double kld;            /* on the probe, after the last layer; NaN: unknown */
+    struct modelfile *mf;
+    struct choose c;
+    struct meta *meta;
+    struct work *work;
+    struct piece *piece;
+    int64_t n_pieces, n_resumed;
+    struct fit_stat *stat; /* [c.n] */
+    uint64_t file_bytes;
+    char sha256[65];
+};
+
+/* Rounds a piece and adds its values to n_done. */
+enum b2_status pipeline_round_piece(struct pipeline *pl, int64_t i, uint64_t *n_done,
+                                    struct b2_err *err) NODISCARD;
+
+/* pipe_normal.c: all pieces of layers, in the order of layers, with compensation. Those
+ * that are there are taken over. */
+enum b2_status pipeline_compensate(struct pipeline *pl, uint64_t *n_done,
+                                   struct b2_err *err) NODISCARD;
+
+#endif

@@ -1,0 +1,470 @@
+/*
+ * stream.c - two residual streams, a worker per thread, one layer's weights.
+ */
+#include "compress/stream.h"
+
+#include "base/cpu.h"
+#include "base/mem.h"
+#include "tensor/quant.h"
+
+#include <math.h>
+#include <string.h>
+
+enum {
+    BATCH_TOKENS = 4096,
+    PROBE_TOKENS = 256,
+    PROBE_ROWS = 64,
+    TEACHER = 0,
+    STUDENT = 1,
+    CHUNK_ROWS = 16
+};
+
+struct worker {
+    struct backend *be;
+    struct forward f;
+};
+
+struct stream {
+    struct stream_params p;
+    int64_t layer, n_calib; /* sequences in the sums */
+    float *x[2];            /* [n_seqs * ctx, D] of teacher and student */
+    float *w[2][N_PARTS];   /* [rows, width] */
+    float *batch[2];        /* [batch_seqs * ctx, widest input] */
+    float *kept[2];         /* [n_calib * ctx, input of o], or NULL: made twice */
+    bool have_kept;         /* of this layer */
+    int64_t batch_seqs;
+    struct worker *worker; /* [threads] */
+    int n_workers;
+    struct backend *probe_be;
+    struct forward probe;
+    float *logits[2]; /* [PROBE_ROWS, V] */
+    /* of the step that the pool runs */
+    enum stream_input input;
+    int64_t first_seq;
+};
+
+/* ---- shapes ---- */
+
+static const struct weight *weight_of(const struct model *m, int64_t layer,
+                                      enum stream_part part)
+{
+    const struct layer_weights *l = &m->layers[layer];
+    const struct weight *all[N_PARTS] = {&l->q,    &l->k,  &l->v,   &l->o,
+                                         &l->gate, &l->up, &l->down};
+
+    return all[part];
+}
+
+enum stream_input stream_input_of(enum stream_part part)
+{
+    static const enum stream_input in[N_PARTS] = {
+        INPUT_ATTN, INPUT_ATTN, INPUT_ATTN, INPUT_O, INPUT_FFN, INPUT_FFN, INPUT_DOWN};
+    return in[part];
+}
+
+int64_t stream_width(const struct stream *s, enum stream_input in)
+{
+    const struct hparams *hp = &s->p.m->hp;
+
+    return in == INPUT_O      ? hp->n_heads * hp->head_dim
+           : in == INPUT_DOWN ? hp->f
+                              : hp->d;
+}
+
+int64_t stream_rows(const struct stream *s, enum stream_part part)
+{
+    return weight_of(s->p.m, s->layer, part)->rows;
+}
+
+const float *stream_teacher(const struct stream *s, enum stream_part part)
+{
+    return s->w[TEACHER][part];
+}
+
+float *stream_student(const struct stream *s, enum stream_part part)
+{
+    return s->w[STUDENT][part];
+}
+
+static int64_t widest(const struct model *m)
+{
+    return max_i64(max_i64(m->hp.d, m->hp.f), m->hp.n_heads * m->hp.head_dim);
+}
+
+static int64_t seqs_of_batch(int64_t ctx)
+{
+    return max_i64(1, BATCH_TOKENS / ctx);
+}
+
+/* One sequence at a time, all of it in one pass. */
+static struct cache_params cache_of(int64_t tokens)
+{
+    return (struct cache_params){.type = DT_F16, .ctx = tokens, .batch = tokens};
+}
+
+uint64_t stream_bytes(const struct model *m, int64_t n_seqs, int64_t ctx, int threads)
+{
+    const struct hparams *hp = &m->hp;
+    const struct cache_params cache = cache_of(ctx);
+    int64_t weights = 0, floats;
+    uint64_t kv = 0;
+
+    for (int64_t i = 0; i < hp->n_layers; i++)
+        kv += cache_layer_bytes(hp, &cache, i);
+
+    for (int part = 0; part < N_PARTS; part++) {
+        const struct weight *w = weight_of(m, 0, (enum stream_part)part);
+        weights += w->rows * w->cols;
+    }
+    floats = 2 * (n_seqs * ctx * hp->d + weights +
+                  seqs_of_batch(ctx) * ctx * widest(m) + PROBE_ROWS * hp->vocab);
+    /* A worker's buffers: some eight rows of the widest input a token, and the cache. */
+    return 4 * (uint64_t)floats +
+           (uint64_t)(threads + 1) * ((uint64_t)(ctx * widest(m)) * 32 + kv);
+}
+
+uint64_t stream_keep_bytes(const struct model *m, int64_t n_seqs, int64_t ctx)
+{
+    return 8 * (uint64_t)(n_seqs * ctx * m->hp.n_heads * m->hp.head_dim);
+}
+
+/* ---- products ---- */
+
+/* y [ctx, rows] = x wᵀ for the side's weight. */
+static void product(const struct stream *s, int side, enum stream_part part, float *y,
+                    const float *x)
+{
+    int64_t d = stream_width(s, stream_input_of(part)), rows = stream_rows(s, part);
+
+    blas_gemm(s->p.blas, y, rows, (struct blas_size){s->p.ctx, rows, d},
+              (struct blas_mat){x, d, false},
+              (struct blas_mat){s->w[side][part], d, true}, 1.0f, 0.0f);
+}
+
+/* Leaves an input of one sequence in f->act. */
+static void make_input(const struct stream *s, struct forward *f, int side, int64_t seq,
+                       enum stream_input in)
+{
+    int64_t n = s->p.ctx, d = s->p.m->hp.d;
+
+    f->x = s->x[side] + seq * n * d;
+    if (in == INPUT_ATTN || in == INPUT_O)
+        forward_attn_input(f, s->layer, n);
+    else
+        forward_ffn_input(f, s->layer, n);
+    if (in == INPUT_O) {
+        product(s, side, PART_Q, f->q, f->act->x);
+        product(s, side, PART_K, f->k, f->act->x);
+        product(s, side, PART_V, f->v, f->act->x);
+        forward_attn_heads(f, s->layer, n, 0);
+    } else if (in == INPUT_DOWN) {
+        product(s, side, PART_GATE, f->gate, f->act->x);
+        product(s, side, PART_UP, f->up, f->act->x);
+        forward_ffn_hidden(f, s->layer, n);
+    }
+}
+
+/* Item i: side i % 2 of sequence first_seq + i / 2. */
+static void collect_items(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    struct stream *s = ctx;
+    struct forward *f = &s->worker[thread].f;
+    int64_t d = stream_width(s, s->input), n = s->p.ctx * d;
+
+    for (int64_t i = begin; i < end; i++) {
+        int side = (int)(i % 2);
+        make_input(s, f, side, s->first_seq + i / 2, s->input);
+        memcpy(s->batch[side] + i / 2 * n, f->act->x, (size_t)n * sizeof(float));
+        if (s->input == INPUT_O && s->kept[side])
+            memcpy(s->kept[side] + (s->first_seq + i / 2) * n, f->act->x,
+                   (size_t)n * sizeof(float));
+    }
+}
+
+void stream_collect(struct stream *s, enum stream_input in, struct metric_sums *sums)
+{
+    s->input = in;
+    for (s->first_seq = 0; s->first_seq < s->n_calib; s->first_seq += s->batch_seqs) {
+        int64_t n = min_i64(s->batch_seqs, s->n_calib - s->first_seq);
+        pool_run(s->p.pool, collect_items, s, 2 * n, 1);
+        metric_sums_add(sums, s->p.blas, s->p.pool, s->batch[STUDENT],
+                        s->batch[TEACHER], n * s->p.ctx);
+    }
+    s->have_kept |= in == INPUT_O && s->kept[TEACHER] && s->kept[STUDENT];
+}
+
+static void attention_items(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    struct stream *s = ctx;
+    struct forward *f = &s->worker[thread].f;
+
+    int64_t size = s->p.ctx * stream_width(s, INPUT_O);
+
+    for (int64_t i = begin; i < end; i++) {
+        int side = (int)(i % 2);
+        const float *x = f->act->x;
+        if (s->have_kept && i / 2 < s->n_calib) {
+            x = s->kept[side] + i / 2 * size;
+            f->x = s->x[side] + i / 2 * s->p.ctx * s->p.m->hp.d;
+        } else {
+            make_input(s, f, side, i / 2, INPUT_O);
+        }
+        product(s, side, PART_O, f->gate, x);
+        forward_attn_output(f, s->layer, s->p.ctx);
+    }
+}
+
+static void ffn_items(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    struct stream *s = ctx;
+    struct forward *f = &s->worker[thread].f;
+
+    for (int64_t i = begin; i < end; i++) {
+        make_input(s, f, (int)(i % 2), i / 2, INPUT_DOWN);
+        product(s, (int)(i % 2), PART_DOWN, f->gate, f->act->x);
+        forward_ffn_output(f, s->layer, s->p.ctx);
+    }
+}
+
+void stream_attention(struct stream *s)
+{
+    pool_run(s->p.pool, attention_items, s, 2 * s->p.n_seqs, 1);
+    s->have_kept = false;
+}
+
+void stream_ffn(struct stream *s)
+{
+    pool_run(s->p.pool, ffn_items, s, 2 * s->p.n_seqs, 1);
+}
+
+/* ---- weights ---- */
+
+struct decoding {
+    const struct weight *w;
+    float *dst;
+};
+
+static void decode_rows(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const struct decoding *d = ctx;
+    const struct weight *w = d->w;
+
+    (void)thread;
+    for (int64_t r = begin; r < end; r++)
+        quant_decode_row(w->type, d->dst + r * w->cols,
+                         w->data + (uint64_t)r * w->row_bytes, w->cols);
+}
+
+enum b2_status stream_begin(struct stream *s, int64_t layer, struct b2_err *err)
+{
+    s->layer = layer;
+    for (int part = 0; part < N_PARTS; part++) {
+        const struct weight *w = weight_of(s->p.m, layer, (enum stream_part)part);
+        struct decoding d = {w, s->w[TEACHER][part]};
+        pool_run(s->p.pool, decode_rows, &d, w->rows, CHUNK_ROWS);
+        if (quant_check_row(d.dst, w->rows * w->cols, NULL, NULL))
+            return err_set(err, B2_EFORMAT, "tensor %s: NaN or infinity", w->name);
+    }
+    return B2_OK;
+}
+
+/* ---- probe ---- */
+
+/* log(sum(exp(l))) */
+static double log_sum(const float *l, int64_t n)
+{
+    double max = -(double)INFINITY, sum = 0.0;
+
+    for (int64_t i = 0; i < n; i++)
+        max = (double)l[i] > max ? (double)l[i] : max;
+    for (int64_t i = 0; i < n; i++)
+        sum += exp((double)l[i] - max);
+    return max + log(sum);
+}
+
+/* Runs layers from `from` on over the probe's residual stream of a side. */
+static void probe_logits(struct stream *s, int side, int64_t from)
+{
+    int64_t n = min_i64(PROBE_TOKENS, s->p.ctx), d = s->p.m->hp.d;
+    int64_t rows = min_i64(PROBE_ROWS, n);
+    const float *x = s->x[side] + (s->p.n_seqs - 1) * s->p.ctx * d;
+
+    memcpy(s->probe.x, x, (size_t)(n * d) * sizeof *x);
+    for (int64_t i = from; i < s->p.m->hp.n_layers; i++)
+        forward_layer(&s->probe, i, n, 0);
+    forward_head(&s->probe, n, rows, s->logits[side]);
+}
+
+double stream_divergence(struct stream *s, int64_t layer)
+{
+    int64_t V = s->p.m->hp.vocab, rows = min_i64(PROBE_ROWS, s->p.ctx);
+    double sum = 0.0;
+
+    if (!s->p.probe)
+        return (double)NAN;
+    probe_logits(s, STUDENT, layer + 1);
+    for (int64_t r = 0; r < rows; r++) {
+        const float *t = s->logits[TEACHER] + r * V, *c = s->logits[STUDENT] + r * V;
+        double zt = log_sum(t, V), zc = log_sum(c, V);
+        for (int64_t v = 0; v < V; v++) {
+            double p = exp((double)t[v] - zt);
+            sum += p * (((double)t[v] - zt) - ((double)c[v] - zc));
+        }
+    }
+    return sum / (double)rows;
+}
+
+static enum b2_status make_probe(struct stream *s, struct b2_err *err)
+{
+    const struct model *m = s->p.m;
+    struct backend_config cfg = {.pool = s->p.pool, .cpu = cpu_features()};
+    size_t n = (size_t)(PROBE_ROWS * m->hp.vocab);
+    const struct cache_params cache = cache_of(min_i64(PROBE_TOKENS, s->p.ctx));
+    enum b2_status rc = backend_cpu_new(&s->probe_be, &cfg, err);
+
+    if (!rc)
+        rc = forward_init(&s->probe, m, s->probe_be, &cache, err);
+    s->logits[TEACHER] = mem_calloc(n, sizeof(float));
+    s->logits[STUDENT] = mem_calloc(n, sizeof(float));
+    if (!rc && (!s->logits[TEACHER] || !s->logits[STUDENT]))
+        rc = err_set(err, B2_ENOMEM, "out of memory for the probe");
+    if (!rc)
+        probe_logits(s, TEACHER, 0);
+    return rc;
+}
+
+/* ---- make and free ---- */
+
+static enum b2_status check_model(const struct model *m, struct b2_err *err)
+{
+    if (m->hp.arch->attn_gate)
+        return err_set(err, B2_EUNSUP,
+                       "a `%s` cannot be compensated yet; use --effort fast",
+                       m->hp.arch->name);
+    for (int64_t i = 0; i < m->hp.n_layers; i++) {
+        for (int part = 0; part < N_PARTS; part++) {
+            const struct weight *w = weight_of(m, i, (enum stream_part)part);
+            if (w->rot)
+                return err_set(
+                    err, B2_EUNSUP,
+                    "tensor %s: is rotated already; compensation starts from "
+                    "the model before it was compressed",
+                    w->name);
+            if (w->pad)
+                return err_set(err, B2_EUNSUP,
+                               "tensor %s: has padded rows; compensation starts from "
+                               "the model before it was compressed",
+                               w->name);
+        }
+    }
+    return B2_OK;
+}
+
+static enum b2_status make_workers(struct stream *s, struct b2_err *err)
+{
+    struct backend_config cfg = {.cpu = cpu_features(), .exact = true};
+    const struct cache_params cache = cache_of(s->p.ctx);
+    enum b2_status rc = B2_OK;
+
+    s->n_workers = s->p.pool ? pool_threads(s->p.pool) : 1;
+    s->worker = mem_calloc((size_t)s->n_workers, sizeof *s->worker);
+    if (!s->worker)
+        return err_set(err, B2_ENOMEM, "out of memory");
+    for (int i = 0; i < s->n_workers && !rc; i++) {
+        rc = backend_cpu_new(&s->worker[i].be, &cfg, err);
+        if (!rc)
+            rc = forward_init(&s->worker[i].f, s->p.m, s->worker[i].be, &cache, err);
+    }
+    return rc;
+}
+
+static bool make_buffers(struct stream *s)
+{
+    const struct model *m = s->p.m;
+    bool have = true;
+
+    for (int side = 0; side < 2; side++) {
+        s->x[side] =
+            mem_calloc((size_t)(s->p.n_seqs * s->p.ctx * m->hp.d), sizeof(float));
+        s->batch[side] =
+            mem_calloc((size_t)(s->batch_seqs * s->p.ctx * widest(m)), sizeof(float));
+        have = have && s->x[side] && s->batch[side];
+        if (s->p.keep)
+            s->kept[side] = mem_calloc((size_t)(s->n_calib * s->p.ctx) *
+                                           (size_t)stream_width(s, INPUT_O),
+                                       sizeof(float));
+        for (int part = 0; part < N_PARTS; part++) {
+            const struct weight *w = weight_of(m, 0, (enum stream_part)part);
+            s->w[side][part] = mem_calloc((size_t)(w->rows * w->cols), sizeof(float));
+            have = have && s->w[side][part];
+        }
+    }
+    return have;
+}
+
+static void embed(struct stream *s)
+{
+    struct forward *f = &s->worker[0].f;
+    int64_t n = s->p.ctx, d = s->p.m->hp.d;
+    struct model with = *s->p.m; /* the student's table in the teacher's place */
+
+    if (s->p.embd)
+        with.embd = *s->p.embd;
+    for (int64_t i = 0; i < 2 * s->p.n_seqs; i++) {
+        f->x = s->x[i % 2] + i / 2 * n * d;
+        f->m = i % 2 == STUDENT ? &with : s->p.m;
+        forward_embed(f, s->p.ids + i / 2 * n, n);
+    }
+    f->m = s->p.m;
+}
+
+enum b2_status stream_new(struct stream **out, const struct stream_params *p,
+                          struct b2_err *err)
+{
+    struct stream *s = mem_calloc(1, sizeof *s);
+    enum b2_status rc = check_model(p->m, err);
+
+    if (!s)
+        return err_set(err, B2_ENOMEM, "out of memory");
+    s->p = *p;
+    s->n_calib = p->n_seqs - p->probe;
+    s->batch_seqs = seqs_of_batch(p->ctx);
+    if (!rc && !make_buffers(s))
+        rc = err_set(err, B2_ENOMEM,
+                     "out of memory for %lld calibration tokens; fewer need less",
+                     (long long)p->n_seqs * (long long)p->ctx);
+    if (!rc)
+        rc = make_workers(s, err);
+    if (!rc) {
+        embed(s);
+        rc = p->probe ? make_probe(s, err) : B2_OK;
+    }
+    if (rc) {
+        stream_free(s);
+        return rc;
+    }
+    *out = s;
+    return B2_OK;
+}
+
+void stream_free(struct stream *s)
+{
+    if (!s)
+        return;
+    for (int side = 0; side < 2; side++) {
+        for (int part = 0; part < N_PARTS; part++)
+            mem_free(s->w[side][part]);
+        mem_free(s->x[side]);
+        mem_free(s->batch[side]);
+        mem_free(s->kept[side]);
+        mem_free(s->logits[side]);
+    }
+    for (int i = 0; i < s->n_workers; i++) {
+        forward_free(&s->worker[i].f);
+        backend_free(s->worker[i].be);
+    }
+    forward_free(&s->probe);
+    backend_free(s->probe_be);
+    mem_free(s->worker);
+    mem_free(s);
+}

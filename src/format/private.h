@@ -1,0 +1,29 @@
+/*
+ * private.h - tensor types of our own, and the keys that declare them.
+ *
+ * Their ids lie where no other program has any (0x4232....), and a file that holds such a
+ * tensor says what it is:
+ *
+ *   bonsai2.types.names   str[]  names of the types used ("B2_T64")
+ *   bonsai2.types.ids     u32[]  their ids
+ *   bonsai2.types.groups  u32[]  weights of a block
+ *   bonsai2.types.bytes   u32[]  bytes of a block
+ *
+ * B2_T64: 64 weights in 14 bytes, 1.75 bits each. Bytes 0 to 11 hold five base-3 digits
+ * each, digit n of byte m for weight m + 12 n; byte 12 holds four, weights 60 to 63;
+ * digits as in PTQ1_0 (tensor/ternary.c). Byte 13 is the scale (tensor/log8.h). The group
+ * divides rows that 128 does not, such as 576 and 1,536.
+ */
+#ifndef FORMAT_PRIVATE_H
+#define FORMAT_PRIVATE_H
+
+#include "format/meta.h"
+
+/* Whether key belongs to this declaration. */
+bool private_is_key(const char *key);
+
+/* Sets the keys for those of the types in use that are private; used [N_DTYPES]. */
+enum b2_status private_set_keys(struct meta *m, const bool *used,
+                                struct b2_err *err) NODISCARD;
+
+#endif

@@ -1,0 +1,139 @@
+/*
+ * rotation_own.c - the bonsai2.rotation.* keys: a rotation with a block per width.
+ */
+#include "model/rotation_int.h"
+
+#include <string.h>
+
+#define PREFIX "bonsai2.rotation."
+
+static const char *const known_keys[] = {"version", "transform",   "widths",
+                                         "blocks",  "sign_values", "weight_names"};
+
+/* Counts the keys of the group and refuses strangers. */
+static enum b2_status check_keys(const struct meta *m, int *n_keys, struct b2_err *err)
+{
+    *n_keys = 0;
+    for (int64_t i = 0; i < meta_count(m); i++) {
+        const char *key = meta_at(m, i)->key;
+        bool known = false;
+
+        if (strncmp(key, PREFIX, sizeof PREFIX - 1) != 0)
+            continue;
+        ++*n_keys;
+        for (size_t k = 0; k < countof(known_keys) && !known; k++)
+            known = strcmp(key + sizeof PREFIX - 1, known_keys[k]) == 0;
+        if (!known)
+            return err_set(err, B2_EUNSUP,
+                           "key %.100s: this part of a rotation is not known here",
+                           key);
+    }
+    return B2_OK;
+}
+
+static enum b2_status read_words(const struct meta *m, struct b2_err *err)
+{
+    const char *word;
+    uint32_t version = 0;
+    enum b2_status rc = meta_get_u32(m, PREFIX "version", &version, err);
+
+    if (rc)
+        return rc;
+    if (version != 1)
+        return err_set(err, B2_EUNSUP,
+                       "key " PREFIX "version = %u is not supported (1 is)", version);
+    rc = meta_get_str(m, PREFIX "transform", &word, err);
+    if (!rc && strcmp(word, "normalized-sylvester-walsh-hadamard") != 0)
+        rc = err_set(err, B2_EUNSUP,
+                     "key " PREFIX "transform = %.60s is not supported (only "
+                     "normalized-sylvester-walsh-hadamard)",
+                     word);
+    return rc;
+}
+
+/* Width i and its block. */
+static enum b2_status check_width(const struct rotation_decl *d, uint64_t i,
+                                  struct b2_err *err)
+{
+    int32_t w = d->widths[i], b = d->blocks[i];
+
+    if (b < 2 || b > 1 << 20 || (b & (b - 1)) != 0)
+        return err_set(err, B2_EFORMAT,
+                       "key " PREFIX "blocks: %d is not a power of two in 2..1048576",
+                       b);
+    if (w <= 0 || w % b != 0)
+        return err_set(err, B2_EFORMAT,
+                       "key " PREFIX "widths: %d is not a multiple of its block %d", w,
+                       b);
+    for (uint64_t k = 0; k < i; k++)
+        if (d->widths[k] == w)
+            return err_set(err, B2_EFORMAT,
+                           "key " PREFIX "widths: %d stands there twice", w);
+    return B2_OK;
+}
+
+static enum b2_status read_widths(struct rotation_decl *d, const struct meta *m,
+                                  struct b2_err *err)
+{
+    uint64_t n_blocks, n_signs, sum = 0;
+    enum b2_status rc =
+        meta_get_i32s(m, PREFIX "widths", &d->widths, &d->n_widths, err);
+
+    if (!rc)
+        rc = meta_get_i32s(m, PREFIX "blocks", &d->blocks, &n_blocks, err);
+    if (!rc)
+        rc = meta_get_i32s(m, PREFIX "sign_values", &d->signs, &n_signs, err);
+    if (rc)
+        return rc;
+    if (d->n_widths < 1 || d->n_widths > ROTATION_MAX_WIDTHS || n_blocks != d->n_widths)
+        return err_set(err, B2_EFORMAT,
+                       "keys " PREFIX "widths and blocks: %llu and %llu, not an equal "
+                       "number in 1..%d",
+                       (unsigned long long)d->n_widths, (unsigned long long)n_blocks,
+                       ROTATION_MAX_WIDTHS);
+    for (uint64_t i = 0; i < d->n_widths && !rc; i++) {
+        rc = check_width(d, i, err);
+        sum += rc ? 0 : (uint64_t)d->widths[i];
+    }
+    if (!rc && sum != n_signs)
+        rc = err_set(err, B2_EFORMAT,
+                     "key " PREFIX
+                     "sign_values: %llu signs, but the widths add up to %llu",
+                     (unsigned long long)n_signs, (unsigned long long)sum);
+    for (uint64_t i = 0; i < n_signs && !rc; i++)
+        if (d->signs[i] != 1 && d->signs[i] != -1)
+            rc = err_set(err, B2_EFORMAT,
+                         "key " PREFIX "sign_values[%llu] = %d is neither 1 nor -1",
+                         (unsigned long long)i, d->signs[i]);
+    return rc;
+}
+
+enum b2_status rotation_read_own(struct rotation_decl *d, const struct meta *m,
+                                 struct b2_err *err)
+{
+    struct rotation_decl own = {.version = 1, .explicit_signs = true};
+    int n_keys;
+    enum b2_status rc = check_keys(m, &n_keys, err);
+
+    if (rc || n_keys == 0)
+        return rc;
+    if (d->version != 0)
+        return err_set(err, B2_EFORMAT,
+                       "keys prism.hadamard.* and " PREFIX
+                       "*: a file has one rotation");
+    rc = read_words(m, err);
+    if (!rc)
+        rc = read_widths(&own, m, err);
+    if (!rc)
+        rc = meta_get_strs(m, PREFIX "weight_names", &own.forward, &own.n_forward, err);
+    for (uint64_t i = 0; i < own.n_forward && !rc; i++)
+        if (!rotation_may_fold(&own.forward[i]))
+            rc = err_set(err, B2_EFORMAT,
+                         "key " PREFIX
+                         "weight_names: %.80s is not a kind of weight that "
+                         "is folded",
+                         own.forward[i].data);
+    if (!rc)
+        *d = own;
+    return rc;
+}

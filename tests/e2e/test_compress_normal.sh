@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# test_compress_normal.sh BONSAI2 TINY_MODEL ARCHS - effort normal from outside: the same bytes
+# at any number of threads and after kills, calibration recorded and refused, budgets
+# kept, and every architecture of ARCHS walks as its model does (hardly rounded, it hardly
+# diverges). Prints only on failure; 77: no OpenBLAS.
+set -u
+bin=$1 tiny=$2 archs=$3
+dir=$(mktemp -d "${TMPDIR:-/tmp}/b2-normal-XXXXXX")
+trap 'rm -rf "$dir"' EXIT
+
+fail() {
+    echo "FAILED: $*"
+    [ -f "$dir/err" ] && tail -5 "$dir/err"
+    exit 1
+}
+sum() { sha256sum "$1" | cut -c1-64; }
+run() { "$bin" compress "$@" >"$dir/out" 2>"$dir/err"; }
+
+"$tiny" "$dir/source.gguf" 7 6 || fail "tiny model"
+# Words in an order that nothing else has.
+awk 'BEGIN { srand(3); for (i = 0; i < 1500; i++) { s = ""; for (j = 0; j < 9; j++)
+    s = s sprintf("w%d ", int(rand() * 997)); print s } }' >"$dir/calib.txt"
+tail -n 40 "$dir/calib.txt" >"$dir/eval.txt"
+head -n 1300 "$dir/calib.txt" >"$dir/clean.txt"
+args=("$dir/source.gguf" --rule '*=B2_T64' --calib "$dir/clean.txt" --calib-tokens 2048
+    --calib-ctx 64 --refine 2 --quiet)
+
+run "${args[@]}" --threads 1 -o "$dir/want.gguf"
+code=$?
+grep -q OpenBLAS "$dir/err" && { echo "skipped: no OpenBLAS"; exit 77; }
+[ $code -eq 0 ] || fail "plain run"
+want=$(sum "$dir/want.gguf")
+"$bin" inspect "$dir/want.gguf" --verify >"$dir/out" 2>"$dir/err" || fail "inspect"
+grep -q "B2_T64" "$dir/out" || fail "inspect: no B2_T64"
+"$bin" run -m "$dir/want.gguf" -p ab -n 3 >"$dir/out" 2>"$dir/err" || fail "run"
+
+for threads in 2 5; do
+    run "${args[@]}" --threads $threads -o "$dir/t.gguf" --force || fail "$threads threads"
+    [ "$(sum "$dir/t.gguf")" = "$want" ] || fail "$threads threads give other bytes"
+done
+
+# Killed after 1 to 4 pieces; then it goes on and ends with the same bytes.
+for pieces in 1 3 4; do
+    rm -f "$dir/k.gguf"
+    "$bin" compress "${args[@]}" --threads 1 -o "$dir/k.gguf" >"$dir/out" 2>"$dir/err" &
+    pid=$!
+    while kill -0 $pid 2>/dev/null; do
+        n=$(find "$dir/k.gguf.b2work" -maxdepth 1 -name '*.piece' 2>/dev/null | wc -l)
+        [ "$n" -ge $pieces ] && break
+        sleep 0.01
+    done
+    kill -9 $pid 2>/dev/null
+    wait $pid 2>/dev/null
+    [ -f "$dir/k.gguf" ] || run "${args[@]}" -o "$dir/k.gguf" || fail "going on"
+    [ "$(sum "$dir/k.gguf")" = "$want" ] || fail "other bytes after a kill at $pieces"
+done
+
+# Another calibration is another recipe: its state is not taken over.
+run "$dir/source.gguf" --rule '*=ternary' --calib "$dir/clean.txt" --calib-tokens 1024 \
+    --calib-ctx 64 --refine 0 --mismatch 0 --rotate none -o "$dir/o.gguf" || fail "other"
+[ "$(sum "$dir/o.gguf")" != "$want" ] || fail "another recipe gave the same bytes"
+
+# Evaluation texts: a few pieces dropped, the text itself refused, a known one by hash.
+run "${args[@]}" --calib "$dir/calib.txt" --avoid "$dir/eval.txt" --json -o "$dir/a.gguf" ||
+    fail "overlap"
+grep -Eq '"dropped[^0-9]*[1-9]' "$dir/out" || fail "no dropped pieces in the report"
+run "$dir/source.gguf" --rule '*=ternary' --calib "$dir/eval.txt" --avoid "$dir/eval.txt" \
+    --calib-ctx 64 -o "$dir/b.gguf" && fail "an evaluation text was taken"
+grep -q "evaluation text" "$dir/err" || fail "evaluation text: no word on it"
+run "$dir/source.gguf" --rule '*=ternary' --calib "$dir/source.txt" -o "$dir/b.gguf" &&
+    fail "a missing text was taken"
+run "$dir/source.gguf" --rule '*=ternary' --effort normal -o "$dir/b.gguf" &&
+    fail "no text was taken"
+
+# Budgets are kept, and a dry run says what the run does.
+size=$(stat -c %s "$dir/source.gguf")
+for part in 5 4 3; do
+    budget=$((size / part))
+    budget_args=("$dir/source.gguf" --budget $budget --calib "$dir/clean.txt"
+        --calib-tokens 1024 --calib-ctx 64 --refine 1 --json --quiet)
+    run "${budget_args[@]}" --dry-run || fail "dry run of $budget"
+    planned=$(sed -n 's/.*"output_bytes":[^0-9]*\([0-9]*\).*/\1/p' "$dir/out")
+    run "${budget_args[@]}" -o "$dir/g.gguf" --force || fail "budget $budget"
+    got=$(stat -c %s "$dir/g.gguf")
+    [ "$got" -le $budget ] || fail "budget $budget: $got bytes"
+    [ "$got" -eq "$planned" ] || fail "budget $budget: planned $planned, got $got"
+done
+
+for arch in bitnet gemma3 gemma3-cap llama-llama3 llama-yarn mistral qwen2 qwen3; do
+    run "$archs/$arch" --rule '*=Q8_0' --tail keep --calib "$dir/clean.txt" --calib-ctx 16 \
+        --calib-tokens 256 --force --json -o "$dir/arch.gguf" || fail "$arch"
+    python3 - "$dir/out" <<'PY' || fail "$arch diverges"
+import json, sys
+kld = [s["kld"] for s in json.load(open(sys.argv[1]))["stages"] if s["name"] == "round"][0]
+sys.exit(not 0 <= kld < 0.005)
+PY
+done
+run "$archs/qwen35" --rule '*=ternary' --tail keep --calib "$dir/clean.txt" -o "$dir/no.gguf" &&
+    fail "an architecture that has no way was taken"
+grep -q "effort fast" "$dir/err" || fail "qwen35: no way out named"
+[ -e "$dir/no.gguf.b2work" ] && fail "qwen35: state left behind"
+exit 0
