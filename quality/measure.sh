@@ -12,7 +12,8 @@ model=${1:?usage: measure.sh MODEL TEXT [CHUNKS [RECIPE...]]}
 text=${2:?usage: measure.sh MODEL TEXT [CHUNKS [RECIPE...]]}
 chunks=${3:-32}
 shift $(($# < 3 ? $# : 3))
-work=$here/../build/quality
+work=$(realpath -m "$here/../build/quality")
+model=$(realpath "$model") bonsai2=$(realpath "$bonsai2")
 csv=$here/results.csv
 mkdir -p "$work"
 rm -f "$work/original.json"
@@ -49,7 +50,7 @@ measure() { # NAME OPTIONS FILE
 grep -v '^#' "$here/recipes.txt" | while IFS=: read -r name options; do
     [ $# -eq 0 ] || [[ " $* " == *" $name "* ]] || continue
     read -ra words <<<"$options"
-    "$bonsai2" compress "$model" -o "$work/$name.gguf" --force --quiet "${words[@]}" >/dev/null </dev/null
+    (cd "$here/.." && "$bonsai2" compress "$model" -o "$work/$name.gguf" --force --quiet "${words[@]}" >/dev/null </dev/null)
     measure "$name" "${options# }" "$work/$name.gguf" </dev/null
     rm -f "$work/$name.gguf"
 done

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # retention.sh MODEL DATA [LIMIT [RECIPE...]] - what recipes leave of a model's ability.
 #
-# Asks MODEL and each recipe (of recipes.txt; default 4bit and mix-a) LIMIT items (default
+# Asks MODEL and each recipe (of recipes.txt; default 4bit, mix-a and repaired) LIMIT items (default
 # 200) of six tasks and appends a row per task to retention.csv, the worst task first, with
 # its 95 % interval. DATA is the folder of the tasks' data (eval task --help). Goes on
 # where it was stopped: every item's score is kept in build/retention/. The rows there:
@@ -14,9 +14,10 @@ data=${2:?usage: retention.sh MODEL DATA [LIMIT [RECIPE...]]}
 limit=${3:-200}
 shift $(($# < 3 ? $# : 3))
 recipes=("$@")
-[ ${#recipes[@]} -gt 0 ] || recipes=(4bit mix-a)
+[ ${#recipes[@]} -gt 0 ] || recipes=(4bit mix-a repaired)
 tasks=hellaswag,arc_easy,arc_challenge,piqa,winogrande,openbookqa
-work=$here/../build/retention
+work=$(realpath -m "$here/../build/retention")
+model=$(realpath "$model") bonsai2=$(realpath "$bonsai2")
 csv=$here/retention.csv
 mkdir -p "$work"
 [ -s "$csv" ] || echo 'date,model,recipe,bytes,task,metric,n,baseline,candidate,retention,ci_low,ci_high,corrected,mcnemar_p,at_chance,mean_retention,worst_task,seed,seconds,version' >"$csv"
@@ -27,7 +28,7 @@ for name in "${recipes[@]}"; do
     [ -n "$options" ] || { echo "retention.sh: no recipe '$name' in recipes.txt" >&2; exit 1; }
     read -ra words <<<"$options"
     if [ ! -e "$work/$name.gguf" ]; then
-        "$bonsai2" compress "$model" -o "$work/$name.gguf" --quiet "${words[@]}" >/dev/null
+        (cd "$here/.." && "$bonsai2" compress "$model" -o "$work/$name.gguf" --quiet "${words[@]}") >/dev/null
     fi
     files+=(-m "$work/$name.gguf")
 done
