@@ -32,7 +32,7 @@ static const struct {
     {"ssm_out", true, offsetof(struct delta_weights, out)},
 };
 
-enum { NAME_BYTES = 24 };
+enum { NAME_BYTES = 28 };
 
 struct rollback {
     struct model *cand;
