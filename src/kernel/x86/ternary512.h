@@ -88,10 +88,10 @@ static ALWAYS_INLINE struct trits trits_make(void)
         __m512i v = _mm512_add_epi8(_mm512_broadcast_i32x4(load128(first)), lane);
         v = _mm512_add_epi8(v, _mm512_set1_epi8((char)(64 * i)));
         t.four[i] = _mm512_setzero_si512();
-        for (unsigned k = 0; k < 4;
+        for (int k = 0; k < 4;
              k++, v = next_digit(v)) /* a digit has 2 bits: none cross */
-            t.four[i] =
-                _mm512_or_si512(t.four[i], _mm512_slli_epi16(top_digits(v), 2 * k));
+            t.four[i] = _mm512_or_si512(
+                t.four[i], _mm512_sll_epi16(top_digits(v), _mm_cvtsi32_si128(2 * k)));
         t.fifth[i] = top_digits(v);
     }
 #endif
