@@ -56,12 +56,12 @@ static enum b2_status set_file_type(struct convert *c, struct b2_err *err)
 
     if (!any_type_changes(c) && meta_find(c->meta, "general.file_type"))
         return B2_OK;
-    meta_remove(c->meta, "general.file_type");
     for (size_t i = 0; i < countof(file_types); i++) {
-        if (file_types[i].type == type)
+        if (file_types[i].type == type) /* in its place: there and back is one file */
             return meta_set_u32(c->meta, "general.file_type", file_types[i].file_type,
                                 err);
     }
+    meta_remove(c->meta, "general.file_type");
     return B2_OK;
 }
 
@@ -102,8 +102,7 @@ enum b2_status convert_meta(struct convert *c, struct b2_err *err)
         return err_set(err, B2_ENOMEM, "out of memory for the keys");
     for (int64_t i = 0; !rc && i < meta_count(m); i++) {
         const struct meta_kv *kv = meta_at(m, i);
-        if (strncmp(kv->key, "split.", 6) != 0 &&
-            strcmp(kv->key, "general.alignment") != 0 && !tail_is_key(kv->key) &&
+        if (strncmp(kv->key, "split.", 6) != 0 && !tail_is_key(kv->key) &&
             !private_is_key(kv->key))
             rc = meta_copy(c->meta, kv, err);
     }

@@ -5,6 +5,7 @@
 #define _GNU_SOURCE /* mkdtemp */
 #include "compress/convert.h"
 
+#include "base/mem.h"
 #include "format/gguf.h"
 #include "tensor/f16.h"
 #include "tensor/quant.h"
@@ -182,6 +183,50 @@ static void test_round_trips(void **state)
     scratch_remove(&p.s);
 }
 
+/* There and back: the same file to the last byte. Keys around the one of the file's type
+ * show that each stays where it was, and so does the alignment. */
+static void test_same_file(void **state)
+{
+    static float w[ROWS * COLS];
+    uint8_t rows[ROWS * COLS / 128 * 28];
+    char *a = NULL, *c = NULL;
+    size_t n_a = 0, n_c = 0;
+    struct meta *m = meta_new(1 << 20);
+    struct gguf_out *o = NULL;
+    struct paths p;
+    struct source s;
+    struct convert_report r;
+    struct b2_err err = {0};
+
+    (void)state;
+    paths_make(&p);
+    fill(&s, DT_PTQ1_0);
+    assert_non_null(m);
+    must(meta_set_u32(m, "general.alignment", 64, &err), &err);
+    must(meta_set_u32(m, "general.quantization_version", 2, &err), &err);
+    must(meta_set_u32(m, "general.file_type", 143, &err), &err);
+    must(meta_set_str(m, "general.architecture", "llama", &err), &err);
+    must(gguf_out_open(&o, p.a, true, m, &err), &err);
+    must(gguf_out_tensor(o, "blk.0.ffn_up.weight", DT_PTQ1_0, 2,
+                         (int64_t[]){COLS, ROWS, 1, 1}, &err),
+         &err);
+    must(gguf_out_header(o, &err), &err);
+    quant_encode_row(DT_PTQ1_0, rows, s.w, ROWS * COLS);
+    must(gguf_out_data(o, rows, sizeof rows, &err), &err);
+    must(gguf_out_finish(o, &err), &err);
+    meta_free(m);
+    must(run(p.a, p.b, "gguf-pq2_0", false, &r, &err), &err);
+    assert_int_equal(read_back(p.b, w, NULL), DT_PQ2_0);
+    must(run(p.b, p.c, "gguf-ptq1_0", false, &r, &err), &err);
+    must(file_read_all(&a, &n_a, p.a, 1 << 20, &err), &err);
+    must(file_read_all(&c, &n_c, p.c, 1 << 20, &err), &err);
+    assert_int_equal(n_a, n_c);
+    assert_memory_equal(a, c, n_a);
+    mem_free(a);
+    mem_free(c);
+    scratch_remove(&p.s);
+}
+
 /* Id 42 with groups of 128, which our writer refuses to make: two tensors, built by hand. */
 static void write_legacy(const uint8_t *blocks, size_t n, const char *path)
 {
@@ -350,9 +395,9 @@ static void test_formats(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trips), cmocka_unit_test(test_legacy),
-        cmocka_unit_test(test_lossy),       cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_formats),
+        cmocka_unit_test(test_round_trips), cmocka_unit_test(test_same_file),
+        cmocka_unit_test(test_legacy),      cmocka_unit_test(test_lossy),
+        cmocka_unit_test(test_refused),     cmocka_unit_test(test_formats),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
