@@ -42,7 +42,9 @@ struct file_out; /* a file being written */
 enum b2_status file_check_output(const char *path, const char *source, bool force,
                                  struct b2_err *err) NODISCARD;
 
-/* Starts writing path. force: an existing path may be replaced, else B2_EEXIST. */
+/* Starts writing path. force: an existing path may be replaced, else B2_EEXIST. The bytes
+ * go to path.part-PID until they are all there; such files of killed processes for the
+ * same path are removed. */
 enum b2_status file_out_open(struct file_out **out, const char *path, bool force,
                              struct b2_err *err) NODISCARD;
 /* Appends. A full disk is B2_EIO with a message that says so. */

@@ -12,10 +12,14 @@
 #include "base/mem.h"
 #include "base/str.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -121,6 +125,49 @@ enum b2_status file_check_output(const char *path, const char *source, bool forc
     return B2_OK;
 }
 
+/* Whether name, an entry of a folder, is a part file of base whose process is gone. */
+static bool is_orphan(int dir_fd, const char *name, const char *base)
+{
+    size_t n = strlen(base);
+    char *end;
+
+    if (strncmp(name, base, n) != 0 || strncmp(name + n, ".part-", 6) != 0 ||
+        name[n + 6] < '1' || name[n + 6] > '9')
+        return false;
+    long pid = strtol(name + n + 6, &end, 10);
+    if (*end != '\0' || pid > INT32_MAX || kill((pid_t)pid, 0) == 0 || errno != ESRCH)
+        return false;
+    /* A process of another container or machine has no number here, but its lock. */
+    int fd = openat(dir_fd, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    struct stat st;
+    bool free = fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
+                flock(fd, LOCK_EX | LOCK_NB) == 0;
+    if (fd >= 0)
+        close(fd);
+    return free;
+}
+
+/* Removes what killed writers of the same path left: gigabytes that no one else would
+ * ever look for. Best effort, since nothing depends on it. */
+static void remove_orphans(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char *folder = slash ? mem_dup(path, (size_t)(slash - path) + 2) : mem_strdup(".");
+
+    if (!folder)
+        return;
+    if (slash)
+        folder[slash - path + 1] = '\0';
+    DIR *dir = opendir(folder);
+    mem_free(folder);
+    if (!dir)
+        return;
+    for (const struct dirent *e; (e = readdir(dir));)
+        if (is_orphan(dirfd(dir), e->d_name, slash ? slash + 1 : path))
+            (void)unlinkat(dirfd(dir), e->d_name, 0);
+    closedir(dir);
+}
+
 enum b2_status file_out_open(struct file_out **out, const char *path, bool force,
                              struct b2_err *err)
 {
@@ -151,6 +198,8 @@ enum b2_status file_out_open(struct file_out **out, const char *path, bool force
         out_free(f, false);
         return rc;
     }
+    (void)flock(f->fd, LOCK_EX | LOCK_NB); /* says that its process lives */
+    remove_orphans(path);
     *out = f;
     return B2_OK;
 }

@@ -254,6 +254,60 @@ static void test_out_refusals(void **state)
     check_entries(1);
 }
 
+/* A child that starts the file and says so, then waits for its end. */
+static pid_t unfinished_writer(const char *path)
+{
+    int said[2];
+    char c;
+
+    assert_int_equal(pipe(said), 0);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        struct b2_err err = {0};
+        struct file_out *f = NULL;
+        if (file_out_open(&f, path, true, &err) == B2_OK && write(said[1], "x", 1) == 1)
+            (void)pause();
+        _exit(1);
+    }
+    close(said[1]);
+    assert_int_equal(read(said[0], &c, 1), 1);
+    close(said[0]);
+    return child;
+}
+
+static void end_writer(pid_t child)
+{
+    assert_int_equal(kill(child, SIGKILL), 0);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+}
+
+/* What a killed writer left goes when the same file is written again; what a living one
+ * writes, and files of other names, stay. */
+static void test_out_killed(void **state)
+{
+    struct b2_err err = {0};
+    char path[512];
+
+    (void)state;
+    memcpy(path, scratch_path(&s, "out"), sizeof path);
+    pid_t dead = unfinished_writer(path);
+    end_writer(dead);
+    pid_t other = unfinished_writer(scratch_path(&s, "out2"));
+    end_writer(other);
+    assert_int_equal(file_write_all(scratch_path(&s, "out.part-x"), "", 0, true, &err),
+                     B2_OK);
+    check_entries(3);
+    pid_t alive = unfinished_writer(path); /* takes the dead one's away */
+    check_entries(3);
+    assert_int_equal(file_write_all(path, "new", 3, true, &err), B2_OK);
+    check_content(path, "new");
+    check_entries(4);
+    end_writer(alive);
+    assert_int_equal(file_write_all(path, "newer", 5, true, &err), B2_OK);
+    check_entries(3);
+}
+
 static void test_folders(void **state)
 {
     struct b2_err err = {0};
@@ -376,12 +430,12 @@ static void test_lock(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        ON_DISK(test_map),       ON_DISK(test_advice),
-        ON_DISK(test_read_all),  ON_DISK(test_standard_input),
-        ON_DISK(test_out),       ON_DISK(test_out_pieces),
-        ON_DISK(test_folders),   ON_DISK(test_out_refusals),
-        ON_DISK(test_questions), ON_DISK(test_cache_drop),
-        ON_DISK(test_lock),
+        ON_DISK(test_map),        ON_DISK(test_advice),
+        ON_DISK(test_read_all),   ON_DISK(test_standard_input),
+        ON_DISK(test_out),        ON_DISK(test_out_pieces),
+        ON_DISK(test_folders),    ON_DISK(test_out_refusals),
+        ON_DISK(test_out_killed), ON_DISK(test_questions),
+        ON_DISK(test_cache_drop), ON_DISK(test_lock),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
