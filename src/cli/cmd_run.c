@@ -22,7 +22,7 @@ enum { MAX_PROMPT_BYTES = 64 << 20 };
 struct run {
     struct cli_common common;
     const char *model_path, *text, *file;
-    const char *system;
+    const char *system, *template_file;
     int64_t n_predict, ctx, batch;
     struct cache_words cache;
     struct sampling sampling;
@@ -60,6 +60,8 @@ static int parse(struct run *r, int argc, char **argv)
          "The text is a user's message: apply the model's chat template."},
         {OPT_STR, 0, "system", "TEXT", &r->system, 0, 0,
          "System message before it (with --chat)."},
+        {OPT_STR, 0, "template", "FILE", &r->template_file, 0, 0,
+         "Jinja template to use instead of the model's (with --chat)."},
         {OPT_INT, 'n', "predict", "N", &r->n_predict, 0, 1 << 28,
          "Most tokens to generate; 0: until the context is full. [256]"},
         {OPT_INT, 'c', "ctx", "N", &r->ctx, 1, 1 << 28,
@@ -92,6 +94,8 @@ static int parse(struct run *r, int argc, char **argv)
                                          "standard input");
     if (r->system && !r->chat)
         return cli_usage_error(&command, "--system needs --chat");
+    if (r->template_file && !r->chat)
+        return cli_usage_error(&command, "--template needs --chat");
     for (int i = 0; i < r->stop.n; i++)
         if (r->stop.item[i][0] == '\0')
             return cli_usage_error(&command, "--stop with an empty text");
@@ -103,8 +107,8 @@ static enum b2_status apply_template(struct run *r, const char *text,
                                      struct b2_err *err)
 {
     struct talk *t = NULL;
-    enum b2_status rc =
-        talk_new(&t, modelfile_meta(r->model->mf), NULL, r->model->tok, err);
+    enum b2_status rc = talk_new(&t, modelfile_meta(r->model->mf), r->template_file,
+                                 r->model->tok, err);
 
     if (rc == B2_OK && r->system)
         rc = talk_set_system(t, r->system, err);
@@ -215,6 +219,13 @@ static double decode_tps(const struct generate_result *g)
     return rate(g->tokens.n - 1, g->decode_s);
 }
 
+/* Whether the answer ended for want of positions, before --predict was reached. */
+static bool context_is_full(const struct run *r)
+{
+    return r->result.finish == FINISH_LENGTH &&
+           (r->n_predict == 0 || r->result.tokens.n < r->n_predict);
+}
+
 static void print_timing(const struct run *r)
 {
     const struct generate_result *g = &r->result;
@@ -224,9 +235,10 @@ static void print_timing(const struct run *r)
     fprintf(stderr, "\nprompt     %6lld tokens  %8.1f tok/s\n",
             (long long)g->prompt_tokens, prefill_tps(g));
     fprintf(stderr,
-            "generated  %6lld tokens  %8.1f tok/s  first after %.0f ms, end: %s\n",
+            "generated  %6lld tokens  %8.1f tok/s  first after %.0f ms, end: %s%s\n",
             (long long)g->tokens.n, decode_tps(g), 1e3 * g->first_token_s,
-            finish_reason_name(g->finish));
+            finish_reason_name(g->finish),
+            context_is_full(r) ? ", the context is full" : "");
     fprintf(stderr, "memory     %s at most; %d thread%s, %s kernels%s\n",
             str_ok(&peak) ? peak.data : "?", pool_threads(r->pool),
             pool_threads(r->pool) == 1 ? "" : "s", backend_kernel_name(r->be),
