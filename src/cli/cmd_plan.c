@@ -117,23 +117,52 @@ static enum b2_status make(struct plan_cmd *c, struct b2_err *err)
     return B2_OK;
 }
 
-/* The words of the settings to use: as planned if that fits, else the largest context that
- * does, in F16 as long as it is not short. */
+/* The settings to use: as planned if that fits. Else the longest context up to the planned
+ * one, in Q8_0 where F16 would be shorter (as sessions choose it, unless a type was asked
+ * for), with the largest batch that leaves room for any. False: nothing fits. */
+static bool advise(const struct plan_cmd *c, struct cache_params *out)
+{
+    static const int64_t batches[] = {INT64_MAX, 128, 32, 1};
+    const enum dtype asked = cache_word_type(c->cache.type);
+
+    *out = c->params;
+    if (c->fits)
+        return true;
+    for (size_t b = 0; b < countof(batches); b++) {
+        out->ctx = 0;
+        for (size_t i = 0; i < countof(cache_types); i++) {
+            struct cache_params p = c->params;
+            p.batch = min_i64(p.batch, batches[b]);
+            p.type = cache_types[i];
+            if (asked ? p.type != asked : p.type == DT_Q4_0)
+                continue;
+            p.ctx = settle_longest(c->model, c->be, &p, c->available, c->params.ctx);
+            if (p.ctx > out->ctx)
+                *out = p;
+        }
+        if (out->ctx > 0)
+            return true;
+    }
+    return false;
+}
+
 static void put_advice(struct str *s, const struct plan_cmd *c)
 {
-    enum dtype type = c->params.type;
-    int64_t ctx = c->params.ctx;
+    struct cache_params p;
 
-    for (size_t i = 0; !c->fits && i < countof(cache_types) - 1; i++)
-        if (c->longest[i] > 0) {
-            type = cache_types[i];
-            ctx = min_i64(c->longest[i], ctx);
-        }
-    if (!c->fits && c->longest[0] <= 0 && c->longest[1] <= 0)
+    if (!advise(c, &p)) {
         str_put(s, "not even a short context fits: a smaller model is needed");
-    else
-        str_printf(s, "--ctx %lld --cache %s --threads %d", (long long)ctx,
-                   cache_type_word(type), c->threads);
+        return;
+    }
+    str_printf(s, "--ctx %lld", (long long)p.ctx);
+    if (p.batch != min_i64(SETTLE_BATCH, p.ctx))
+        str_printf(s, " --batch %lld", (long long)p.batch);
+    str_printf(s, " --cache %s", cache_type_word(p.type));
+    if (p.window > 0)
+        str_printf(s, " --window %lld", (long long)p.window);
+    if (p.window > 0 && p.sinks != CACHE_SINKS)
+        str_printf(s, " --sinks %lld", (long long)p.sinks);
+    str_printf(s, " --threads %d", c->threads);
 }
 
 /* ---- for people ---- */

@@ -51,6 +51,21 @@ tight = plan("--ctx", "512", "--mem-limit", str(p["total_bytes"] - 100000))
 expect(tight["fits"] is False, tight)
 text = call("plan", stories, "--ctx", "512", "--mem-limit", "1MB").stdout
 expect("does not fit" in text and "a smaller model is needed" in text, text)
+# Advice is taken at its word: what it says runs under the same limit.
+for words in ((), ("--ctx", "512"), ("--batch", "16"), ("--ctx", "4000", "--window", "64"),
+              ("--window", "64", "--sinks", "1", "--batch", "7")):
+    least = plan("--ctx", "8", "--batch", "1")["total_bytes"]
+    for more in (30000, 100000, 200000, 400000, 1000000):
+        limit = ("--mem-limit", str(least + more))
+        advice = plan(*words, *limit)["advice"]
+        if "smaller model" in advice:
+            continue
+        call("run", "-m", stories, "-p", "Once", "-n", "2", "-q", *limit, *advice.split())
+        expect(("--window 64" in advice) == ("--window" in words), advice)
+    expect("smaller model" not in advice, advice)
+# A smaller batch may be what makes room.
+limit = str(plan("--ctx", "512", "--batch", "40")["total_bytes"])
+expect("--batch 32" in plan("--ctx", "512", "--mem-limit", limit)["advice"], limit)
 call("plan", stories, "--ctx", "513", ok=False)
 call("plan", "/nonexistent.gguf", ok=False)
 expect("bonsai2 plan model.gguf" in call("plan", "--help").stdout, "help has no example")
