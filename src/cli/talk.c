@@ -45,8 +45,9 @@ static enum b2_status open_template(struct talk *t, const struct meta *m,
     chat_free(t->chat);
     t->chat = NULL;
     rc = file_read_all(&text, &n, file, MAX_TEMPLATE_BYTES, err);
-    if (rc == B2_OK)
-        rc = chat_new_text(&t->chat, text, n, NULL, NULL, err);
+    if (rc)
+        return rc; /* which names the file */
+    rc = chat_new_text(&t->chat, text, n, NULL, NULL, err);
     mem_free(text);
     if (rc == B2_OK)
         rc = chat_set_tokens(t->chat, chat_token(m, "bos"), chat_token(m, "eos"), err);

@@ -136,6 +136,8 @@ def test_run_chat(tmp, own):
     check("no template", rc == 1 and "no chat template" in err, rc, err)
     rc, out, err = run("run", "-p", "hi", "--system", "x")
     check("system needs chat", rc == 2 and "--chat" in err, err)
+    rc, out, err = run("run", "-p", "hi", "--template", "x")
+    check("template needs chat", rc == 2 and "--chat" in err, err)
     rc, out, err = run("chat", stdin="hi\n")
     check("chat without template", rc == 1 and "--template" in err, err)
     rc, out, err = run("chat", *own, "--json")
