@@ -115,6 +115,9 @@ int cmd_export(int argc, char **argv)
          "gguf-TYPE: only tensors with such names; the others keep their type."},
         {OPT_FLAG, 0, "lossy", NULL, &p.lossy, 0, 0,
          "Allow a quantised type to change values, and report by how much."},
+        {OPT_FLAG, 0, "unrotate", NULL, &p.unrotate, 0, 0,
+         "Take a rotation off in a GGUF too, for programs that do not know it; with "
+         "gguf-f16 or another float type. Folders never have one."},
         {OPT_BYTES, 0, "split", "BYTES", &p.split, 0, 0,
          "Write several files, cut between tensors, with at most so many bytes of "
          "tensors in each: OUT-00001-of-0000N.gguf, or in a folder "

@@ -115,6 +115,14 @@ static int64_t padding_of(enum dtype type, const struct tensor *t)
     return pad == t->pad ? pad : 0; /* else the row's length will be refused */
 }
 
+/* What is to be taken off a tensor, as plan_rotation found it. */
+static void plan_unfold(const struct convert *c, struct convert_item *it)
+{
+    it->unfold = c->rot.forward ? c->rot.forward[it->index] : NULL;
+    if (!it->unfold && c->rot.inverse)
+        it->unfold = c->rot.inverse[it->index];
+}
+
 static enum b2_status plan_gguf(struct convert *c, struct convert_item *it,
                                 const struct tensor *t, struct b2_err *err)
 {
@@ -124,6 +132,7 @@ static enum b2_status plan_gguf(struct convert *c, struct convert_item *it,
         return err_set(err, B2_EUNSUP, "tensor %s: type %s has no place in a GGUF",
                        t->name, dtype_info(it->type)->name);
     (void)snprintf(it->name, sizeof it->name, "%s", t->name);
+    plan_unfold(c, it);
     return B2_OK;
 }
 
@@ -161,13 +170,11 @@ static enum b2_status plan_folder(struct convert *c, struct convert_item *it,
         return err_set(err, B2_EFORMAT,
                        "tensor %s: %" PRId64 " rows are not pairs in %" PRId64 " heads",
                        t->name, tensor_rows(t), it->heads);
-    it->unfold = c->rot.forward ? c->rot.forward[it->index] : NULL;
-    if (!it->unfold && c->rot.inverse)
-        it->unfold = c->rot.inverse[it->index];
+    plan_unfold(c, it);
     return B2_OK;
 }
 
-/* The rotations to take off, for a folder. */
+/* The rotations to take off. */
 static enum b2_status plan_rotation(struct convert *c, struct b2_err *err)
 {
     struct rotation_decl decl;
@@ -175,8 +182,8 @@ static enum b2_status plan_rotation(struct convert *c, struct b2_err *err)
 
     if (rc || decl.version == 0)
         return rc;
-    log_line(c->p->log, LOG_INFO,
-             "rotated weights are rotated back: a folder has no place for a rotation");
+    log_line(c->p->log, LOG_INFO, "rotated weights are rotated back%s",
+             c->target.folder ? ": a folder has no place for a rotation" : "");
     return rotation_bind(&c->rot, &decl, c->mf, c->arena, err);
 }
 
@@ -192,9 +199,9 @@ static enum b2_status plan(struct convert *c, struct b2_err *err)
     if (c->target.folder) {
         rc = hf_write_check(modelfile_meta(c->mf), err);
         c->v_heads = heads_read(modelfile_meta(c->mf));
-        if (!rc)
-            rc = plan_rotation(c, err);
     }
+    if (!rc && (c->target.folder || c->p->unrotate))
+        rc = plan_rotation(c, err);
     for (int64_t i = 0; !rc && i < c->n; i++) {
         const struct tensor *t = modelfile_tensor(c->mf, i);
         int64_t ne[TENSOR_MAX_RANK];

@@ -22,6 +22,7 @@ struct convert_params {
     const char *only;   /* glob over tensor names: others keep their type; NULL: all */
     bool lossy;         /* allow a quantised type to change values */
     bool force;         /* replace an existing output */
+    bool unrotate;      /* take rotations off in a GGUF too */
     uint64_t split;     /* bytes of tensors in a file, above which there are several, as
                        format/parts_out names them; 0: one file */
     uint32_t gguf_version;     /* 2 or 3; 0: 3 */
@@ -57,8 +58,8 @@ void convert_output(struct str *s, const char *out, const struct convert_params 
 /* Writes out. Without p->lossy a quantised type that would change a value is refused
  * (B2_EUNSUP, naming the first such tensor and its largest error); rounding to F16 or
  * BF16 is what the word asks for and is reported only. A value that F16 turns into
- * infinity counts as lossy. Rotation keys are kept in a GGUF; a folder has no place for
- * them, so that rotated weights are rotated back. */
+ * infinity counts as lossy. Rotation keys are kept in a GGUF, without p->unrotate; a folder
+ * has no place for them, so that rotated weights are rotated back. */
 enum b2_status convert_model(struct modelfile *mf, const char *out,
                              const struct convert_params *p,
                              struct convert_report *report,

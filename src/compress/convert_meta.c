@@ -102,8 +102,9 @@ enum b2_status convert_meta(struct convert *c, struct b2_err *err)
         return err_set(err, B2_ENOMEM, "out of memory for the keys");
     for (int64_t i = 0; !rc && i < meta_count(m); i++) {
         const struct meta_kv *kv = meta_at(m, i);
+        bool rotation = strncmp(kv->key, "prism.hadamard.", 15) == 0;
         if (strncmp(kv->key, "split.", 6) != 0 && !tail_is_key(kv->key) &&
-            !private_is_key(kv->key))
+            !private_is_key(kv->key) && !(rotation && c->p->unrotate))
             rc = meta_copy(c->meta, kv, err);
     }
     if (!rc)

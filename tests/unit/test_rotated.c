@@ -82,21 +82,25 @@ static void lend_vocabulary(struct modelfile *mf)
     modelfile_close(from);
 }
 
-/* Folders have no rotation: what is exported to one is rotated back, heads and all. */
+/* Folders have no rotation: what is exported to one is rotated back, heads and all; and
+ * so is a GGUF that shall have none. */
 static void test_unpacked(void **state)
 {
     static const struct way exact = {.exact = true, .threads = 2, .piece = GL_T};
     static const struct {
-        const char *file, *golden;
+        const char *file, *golden, *format, *out;
     } cases[] = {
-        {"rotated-ptq1_0.gguf", "rotated.bin"},
-        {"rotated-tied.gguf", "rotated-tied.bin"},
+        {"rotated-ptq1_0.gguf", "rotated.bin", "hf-f32", "unpacked"},
+        {"rotated-tied.gguf", "rotated-tied.bin", "hf-f32", "unpacked"},
+        {"rotated-pq2_0.gguf", "rotated.bin", "gguf-f32", "unpacked.gguf"},
+        {"rotated-tied.gguf", "rotated-tied.bin", "gguf-f32", "unpacked.gguf"},
     };
-    const struct convert_params p = {.format = "hf-f32", .force = true};
     static struct golden g;
 
     (void)state;
     for (size_t i = 0; i < countof(cases); i++) {
+        const struct convert_params p = {
+            .format = cases[i].format, .force = true, .unrotate = true};
         struct convert_report report;
         struct modelfile *mf = NULL;
         struct b2_err err = {0};
@@ -105,7 +109,7 @@ static void test_unpacked(void **state)
         gl_must(modelfile_open(&mf, path, NULL, &err), &err);
         lend_vocabulary(mf);
         gl_must(
-            convert_model(mf, scratch_path(&scratch, "unpacked"), &p, &report, &err),
+            convert_model(mf, scratch_path(&scratch, cases[i].out), &p, &report, &err),
             &err);
         modelfile_close(mf);
         assert_true(report.n_unrotated > 0);
