@@ -169,12 +169,14 @@ static enum b2_status make_prompt(struct chat_cmd *c, struct b2_err *err)
         note(c, str_ok(&text) ? text.data : "[the oldest turns were dropped]");
         str_free(&text);
     }
-    if (c->prompt.n >= ctx)
+    if (c->prompt.n >= ctx) {
+        struct settle_hint hint;
+        settle_way_out(&hint, c->model, c->cache.window, c->prompt.n + 1);
         return err_set(err, B2_EARG,
                        "the message makes a prompt of %lld tokens, but the context has "
-                       "%lld: a larger --ctx is possible up to %lld",
-                       (long long)c->prompt.n, (long long)ctx,
-                       (long long)settle_max_ctx(c->model, c->cache.window));
+                       "%lld: %s",
+                       (long long)c->prompt.n, (long long)ctx, hint.text);
+    }
     return B2_OK;
 }
 

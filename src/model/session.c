@@ -94,12 +94,14 @@ static enum b2_status check_ids(const struct session *s, const int32_t *ids, int
 
     if (n < 1)
         return err_set(err, B2_EARG, "no tokens: the prompt is empty");
-    if (n > ctx - pos0)
+    if (n > ctx - pos0) {
+        struct settle_hint hint;
+        settle_way_out(&hint, s->fwd.m, s->fwd.params.window, pos0 + n);
         return err_set(err, B2_EARG,
                        "%lld tokens do not fit into the context of %lld (%lld are "
-                       "there): a larger --ctx is possible up to %lld",
-                       (long long)n, (long long)ctx, (long long)pos0,
-                       (long long)settle_max_ctx(s->fwd.m, s->fwd.params.window));
+                       "there): %s",
+                       (long long)n, (long long)ctx, (long long)pos0, hint.text);
+    }
     for (int64_t i = 0; i < n; i++)
         if (ids[i] < 0 || ids[i] >= vocab)
             return err_set(err, B2_EARG, "token %d at index %lld is not in 0..%lld",

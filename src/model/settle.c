@@ -7,11 +7,25 @@
 #include "base/memory.h"
 #include "model/recurrent.h"
 
+#include <stdio.h>
+
 enum { MAX_CTX = INT32_MAX / 4 };
 
 int64_t settle_max_ctx(const struct model *m, int64_t window)
 {
     return window > 0 ? MAX_CTX : m->hp.ctx_train;
+}
+
+void settle_way_out(struct settle_hint *out, const struct model *m, int64_t window,
+                    int64_t need)
+{
+    const int64_t most = settle_max_ctx(m, window);
+
+    (void)snprintf(out->text, sizeof out->text,
+                   need <= most ? "a larger --ctx is possible up to %lld"
+                                : "the model was trained for %lld; --window N goes on "
+                                  "past it",
+                   (long long)most);
 }
 
 uint64_t settle_available(const struct model *m, uint64_t limit)

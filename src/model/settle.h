@@ -27,6 +27,13 @@ enum b2_status settle_choose(struct cache_params *out, const struct model *m,
 /* The longest context that may be asked for. */
 int64_t settle_max_ctx(const struct model *m, int64_t window);
 
+/* What to do about a text of `need` positions that is longer than the context. */
+struct settle_hint {
+    char text[96];
+};
+void settle_way_out(struct settle_hint *out, const struct model *m, int64_t window,
+                    int64_t need);
+
 /* The bytes that a plan may take: limit, or what is free plus what the model's copies
  * already occupy; UINT64_MAX when neither is known. */
 uint64_t settle_available(const struct model *m, uint64_t limit);

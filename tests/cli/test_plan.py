@@ -75,6 +75,9 @@ r = call("run", "-m", stories, "-p", "Once upon a time", "--cache", "q8_0", ok=F
 expect("multiple of 32" in r.stderr and "--cache f16" in r.stderr, r.stderr)
 r = call("run", "-m", stories, "-p", "Once upon a time there was", "--ctx", "4", ok=False)
 expect("context of 4" in r.stderr and "up to 512" in r.stderr, r.stderr)
+r = call("run", "-m", stories, "-p", "Once upon a time " * 300, "-n", "1", ok=False)
+expect("context of 512" in r.stderr and "larger" not in r.stderr and "--window" in r.stderr,
+       r.stderr)
 r = call("run", "-m", stories, "-p", "Once", "--mem-limit", "1MB", ok=False)
 expect("over the limit of 1000000" in r.stderr, r.stderr)
 
