@@ -439,8 +439,8 @@ static enum b2_status check_order(const struct item_set *set, const struct task 
     for (int64_t i = 0; i < set->n; i++)
         if (i >= t->n_items || strcmp(set->item[i].id, t->item[i].id) != 0)
             return err_set(err, B2_EFORMAT,
-                           "item %lld of the earlier run is '%s', not '%s': --force "
-                           "begins anew",
+                           "item %lld of the earlier run is '%s', not '%s': --anew "
+                           "begins again",
                            (long long)i, set->item[i].id,
                            i < t->n_items ? t->item[i].id : "none");
     return B2_OK;
