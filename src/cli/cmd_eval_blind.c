@@ -213,9 +213,12 @@ static int finish(struct blind_cmd *c, const struct blind_result *r)
                "difference %lld\n",
                (long long)r->n, (long long)r->wins, (long long)r->losses,
                (long long)r->ties);
-        printf("preferred    %.1f %% of the decided votes (95 %%: %.1f to %.1f); by "
-               "chance alone: p = %.3f\n",
-               100.0 * r->preference, 100.0 * r->low, 100.0 * r->high, r->p);
+        if (r->wins + r->losses > 0)
+            printf("preferred    %.1f %% of the decided votes (95 %%: %.1f to %.1f); "
+                   "by chance alone: p = %.3f\n",
+                   100.0 * r->preference, 100.0 * r->low, 100.0 * r->high, r->p);
+        else
+            puts("preferred    not known: no vote was for one of them");
     }
     cJSON_DeleteItemFromObjectCaseSensitive(j, "pairs");
     cJSON_AddStringToObject(j, "measure", "blind");

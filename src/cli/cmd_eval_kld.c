@@ -130,6 +130,8 @@ static enum b2_status measure(struct kld *k, struct b2_err *err)
 {
     enum b2_status rc = eval_check_report(k->report, k->force, err);
 
+    if (!rc && k->scores) /* the baseline keeps nothing */
+        rc = eval_names_differ(NULL, &k->models, err);
     if (!rc)
         rc = eval_env_open(&k->env, err);
     if (!rc && k->baseline)

@@ -237,6 +237,8 @@ static enum b2_status measure(struct ret *q, struct b2_err *err)
 {
     enum b2_status rc = eval_check_report(q->report, q->tasks.force, err);
 
+    if (!rc && q->tasks.scores)
+        rc = eval_names_differ(q->baseline, &q->models, err);
     if (!rc)
         rc = eval_env_open(&q->tasks.env, err);
     if (!rc)

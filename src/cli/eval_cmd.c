@@ -83,6 +83,30 @@ const char *eval_name(const char *path)
     return slash && slash[1] ? slash + 1 : path;
 }
 
+static enum b2_status two_names(const char *a, const char *b, struct b2_err *err)
+{
+    if (strcmp(eval_name(a), eval_name(b)) != 0 || strcmp(a, b) == 0)
+        return B2_OK;
+    return err_set(err, B2_EARG,
+                   "%s and %s have one name, by which --scores would keep both: rename "
+                   "one, or link to it under another name",
+                   a, b);
+}
+
+enum b2_status eval_names_differ(const char *baseline, const struct opt_list *models,
+                                 struct b2_err *err)
+{
+    enum b2_status rc = B2_OK;
+
+    for (int i = 0; i < models->n && !rc; i++) {
+        if (baseline)
+            rc = two_names(baseline, models->item[i], err);
+        for (int k = 0; k < i && !rc; k++)
+            rc = two_names(models->item[k], models->item[i], err);
+    }
+    return rc;
+}
+
 void eval_cancel_both(void *cancel)
 {
     const struct eval_cancel *c = cancel;
@@ -133,7 +157,11 @@ static enum b2_status include(cJSON *list, const char *path, struct b2_err *err)
             err_wrap(err, "%s: no result of --json", path);
     }
     mem_free(text);
-    if (!rc)
+    if (!rc && (rc = page_check(j, err)) != B2_OK)
+        err_wrap(err, "%s", path);
+    if (rc)
+        cJSON_Delete(j);
+    else
         cJSON_AddItemToArray(list, j);
     return rc;
 }

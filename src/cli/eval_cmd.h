@@ -56,6 +56,10 @@ void eval_side_close(struct eval_side *s);
 
 /* "model.gguf" of "dir/model.gguf": how tables and pages name a candidate. */
 const char *eval_name(const char *path);
+/* Kept scores are filed by that name: B2_EARG when two of the models share it. baseline:
+ * NULL, or a model that is asked too. The same file twice is the same scores. */
+enum b2_status eval_names_differ(const char *baseline, const struct opt_list *models,
+                                 struct b2_err *err) NODISCARD;
 
 /* Ctrl-C ends the call that runs on either session. b may be NULL. */
 struct eval_cancel {

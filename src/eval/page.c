@@ -283,6 +283,13 @@ static enum b2_status add_result(struct page *r, const cJSON *j, struct b2_err *
     return B2_OK;
 }
 
+enum b2_status page_check(const cJSON *result, struct b2_err *err)
+{
+    struct page r = {0};
+
+    return add_result(&r, result, err);
+}
+
 /* ---- the frame ---- */
 
 static void put_head(struct str *out, const struct page *r)
