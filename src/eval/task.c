@@ -76,6 +76,14 @@ static void installed_dir(struct str *out)
     find_dir(out, NULL, beside, countof(beside));
 }
 
+void task_regions_dir(struct str *out)
+{
+    static const char *const beside[] = {"/../share/bonsai2/regions",
+                                         "/../../examples/text/regions"};
+
+    find_dir(out, NULL, beside, countof(beside));
+}
+
 /* Appends the path of a description; the user's folder comes first. */
 static void find_description(struct str *out, const char *name,
                              const struct task_place *place)

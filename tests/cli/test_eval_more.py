@@ -185,6 +185,14 @@ def test_kld():
     check("page carries the result", json.loads(p.data)[0] == both)
 
 
+def test_own_regions():
+    """The texts that come with the program: five kinds."""
+    j = result("kld", "-m", Q4, "--baseline", MODEL, "--regions", "own", "-c", "64", "--chunks", "2")
+    check("five regions", [r["name"] for r in j["regions"]] ==
+          ["chat", "code", "maths", "prose_en", "prose_zh"], j["regions"])
+    check("places in the window", len(j["by_position"]) > 3, j["by_position"])
+
+
 def test_retention():
     rng, base, cand = random.Random(3), os.path.join(TMP, "base"), os.path.join(TMP, "cand")
     for k, task in enumerate(["arc", "hella", "piqa", "boolq", "mmlu"]):
@@ -496,7 +504,7 @@ with tempfile.TemporaryDirectory() as TMP:
             g.write(f.read())
     Q4 = os.path.join(TMP, "q4.gguf")
     compress(Q4, "*=Q4_0")
-    for test in (test_words, test_rolling, test_kld, test_retention, test_retention_of_models,
+    for test in (test_words, test_rolling, test_kld, test_own_regions, test_retention, test_retention_of_models,
                  test_loops, test_rollback, test_blind, test_speed_and_report, test_overview,
                  test_names, interrupt):
         started = time.time()
