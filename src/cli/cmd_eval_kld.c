@@ -128,7 +128,7 @@ static enum b2_status save_teacher(struct kld *k, struct b2_err *err)
 
 static enum b2_status measure(struct kld *k, struct b2_err *err)
 {
-    enum b2_status rc = eval_check_report(k->report, k->force, err);
+    enum b2_status rc = eval_check_report(k->report, &k->include, k->force, err);
 
     if (!rc && k->scores) /* the baseline keeps nothing */
         rc = eval_names_differ(NULL, &k->models, err);

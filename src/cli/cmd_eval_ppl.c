@@ -145,7 +145,7 @@ int cmd_eval_ppl(int argc, char **argv)
 
     if (code != OPT_RUN)
         return code;
-    if (eval_check_report(p.report, p.force, &err) || measure(&p, &err)) {
+    if (eval_check_report(p.report, &p.include, p.force, &err) || measure(&p, &err)) {
         code = cli_report_error(&err);
     } else {
         if (!p.env.common.json)

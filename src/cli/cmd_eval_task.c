@@ -391,7 +391,7 @@ int cmd_eval_task(int argc, char **argv)
     if (e.list)
         return list_tasks(&e);
     e.log = cli_log(&e.common);
-    rc = eval_check_report(e.report, e.force, &err);
+    rc = eval_check_report(e.report, &e.include, e.force, &err);
     if (!rc)
         rc = open_tasks(&e, &err);
     if (!rc)

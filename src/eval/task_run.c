@@ -125,22 +125,27 @@ static enum b2_status hash_prompts(char hex[HASH_HEX], const struct task *t,
 }
 
 static enum b2_status put_settings(struct str *out, const struct task *t,
+                                   const struct model *m,
                                    const struct task_run_params *p, struct b2_err *err)
 {
+    char weights[HASH_HEX];
     char *desc = cJSON_PrintUnformatted(t->d.json);
     char hex[HASH_HEX];
     enum b2_status rc =
         desc ? hash_sha256(hex, desc, strlen(desc), err) : no_memory(err);
 
     cJSON_free(desc);
+    if (!rc) /* one header may stand before other weights */
+        rc = modelfile_sample(m->mf, weights, err);
     if (rc)
         return rc;
     str_printf(out,
                "{\"shots\":%lld,\"seed\":%llu,\"limit\":%lld,\"total\":%lld,"
-               "\"chat\":%s,\"exact\":%s,\"ctx\":%lld,\"description_sha256\":\"%s\"",
+               "\"chat\":%s,\"exact\":%s,\"ctx\":%lld,\"description_sha256\":\"%s\","
+               "\"weights_sha256\":\"%s\"",
                (long long)t->o.shots, (unsigned long long)t->o.seed,
                (long long)t->o.limit, (long long)t->n_total, p->chat ? "true" : "false",
-               p->exact ? "true" : "false", (long long)p->ctx, hex);
+               p->exact ? "true" : "false", (long long)p->ctx, hex, weights);
     if (t->d.kind == TASK_GENERATE)
         str_printf(out,
                    ",\"max_tokens\":%lld,\"samples\":%lld,\"temperature\":%.6g,"
@@ -161,7 +166,7 @@ static enum b2_status describe(struct item_set *out, const struct task *t,
     enum b2_status rc = hash_prompts(hex, t, p, err);
 
     if (!rc)
-        rc = put_settings(&settings, t, p, err);
+        rc = put_settings(&settings, t, m, p, err);
     if (!rc) {
         out->task = mem_strdup(t->d.name);
         out->metric = mem_strdup(t->d.metric[0].name);

@@ -400,6 +400,13 @@ def test_speed_and_report():
     p = page(os.path.join(TMP, "task.html"))
     check("it has both", "Tasks" in p.text and "Speed" in p.text)
     refused("an existing page", 1, "--force", "report", *files, "-o", out)
+    # What keeps a page from being written is said before the work, which would be lost.
+    for what, words, more in (
+            ("no folder of the page", "cannot write here", ("--report", out + ".d/p.html")),
+            ("no result to include", "nix.json: no such file",
+             ("--report", out + "3", "--include", "nix.json"))):
+        done = run("ppl", "-m", MODEL, "--text", STORY, "-c", "64", *more)
+        check(what, done.returncode == 1 and words in done.stderr and not done.stdout, done.stderr)
     refused("no result", 1, "key.json: a result of no known measure", "report", files[0],
             os.path.join(TMP, "key.json"), "-o", out + "2")
     refused("no JSON", 1, "no result", "report", STORY, "-o", out + "2")
@@ -448,6 +455,40 @@ def test_names():
     for model in (Q4, MODEL):
         recomputed("one of two candidates", j, os.path.join(scores, os.path.basename(model)),
                    os.path.join(scores, os.path.basename(MODEL)))
+
+
+def test_other_weights():
+    """One header, other weights (another training, another rounding): no scores in common."""
+    path, scores = os.path.join(TMP, "again.gguf"), os.path.join(TMP, "again")
+    with open(Q4, "rb") as f:
+        data = bytearray(f.read())
+    with open(path, "wb") as f:
+        f.write(data)
+    own = os.path.join(TMP, "own.csv")
+    task = ("task", "-m", path, "--tasks", own, "--scores", scores, "-q")
+    loops = ("loops", "-m", path, "--limit", "1", "-n", "16", "--scores", scores, "-q")
+    for args in task, loops:
+        done = run(*args)
+        check("scores kept", done.returncode == 0, done.stderr)
+        done = run(*args)
+        check("and gone on with", done.returncode == 0, done.stderr)
+    before = result("kld", "-m", path, "--baseline", MODEL, "--text", STORY, "-c", "64", "--chunks", "1")
+    half = len(data) // 2
+    for i in range(half, len(data), 18):  # a nibble here and there, no scale
+        data[i] ^= 1
+    with open(path, "wb") as f:
+        f.write(data)
+    refused("items of other weights", 1, "other weights", *task)
+    refused("answers of other weights", 1, "another model or other settings", *loops)
+    after = result("kld", "-m", path, "--baseline", MODEL, "--text", STORY, "-c", "64", "--chunks", "1")
+    check("one header", before["fingerprint"] == after["fingerprint"])
+    files = [os.path.join(TMP, "weights%d.json" % i) for i in range(2)]
+    for name, j in zip(files, (before, after)):
+        with open(name, "w", encoding="utf-8") as f:
+            json.dump(j, f)
+    out = os.path.join(TMP, "weights.html")
+    done = run("report", *files, "-o", out)
+    check("two candidates", done.returncode == 0 and page(out).text.count("again.gguf") >= 4, done.stderr)
 
 
 def test_words():
@@ -506,7 +547,7 @@ with tempfile.TemporaryDirectory() as TMP:
     compress(Q4, "*=Q4_0")
     for test in (test_words, test_rolling, test_kld, test_own_regions, test_retention, test_retention_of_models,
                  test_loops, test_rollback, test_blind, test_speed_and_report, test_overview,
-                 test_names, interrupt):
+                 test_names, test_other_weights, interrupt):
         started = time.time()
         try:
             test()
