@@ -64,7 +64,10 @@ def retention(result, scores, baseline):
     kept = []
     for t in result["tasks"]:
         head, a = items(os.path.join(baseline, t["name"] + ".jsonl"))
-        _, b = items(os.path.join(scores, t["name"] + ".jsonl"))
+        mine, b = items(os.path.join(scores, t["name"] + ".jsonl"))
+        if mine["fingerprint"] != result["fingerprint"]:
+            sys.exit("%s holds scores of %s, the result is of %s" %
+                     (scores, mine["model"], result["model"]))
         ids = [i for i in a if i in b]
         w = [a[i][1] for i in ids]
         x, y, c = [a[i][0] * a[i][1] for i in ids], [b[i][0] * a[i][1] for i in ids], head["chance"]
@@ -157,7 +160,15 @@ def main():
     with open(sys.argv[1], encoding="utf-8") as f:
         result = json.load(f)
     baseline = sys.argv[3] if len(sys.argv) == 4 else None
-    for r in result.get("candidates", [result]):
+    results = result.get("candidates", [result])
+    if len(results) > 1 and result["measure"] == "retention":  # the one these scores are of
+        names = [n for n in sorted(os.listdir(sys.argv[2])) if n.endswith(".jsonl")]
+        with open(os.path.join(sys.argv[2], names[0]), encoding="utf-8") as f:
+            mine = json.loads(f.readline())["fingerprint"]
+        results = [r for r in results if r["fingerprint"] == mine]
+        if not results:
+            sys.exit("no candidate of %s has scores in %s" % (sys.argv[1], sys.argv[2]))
+    for r in results:
         {"retention": retention, "kld": kld, "loops": loops}[r["measure"]](r, sys.argv[2], baseline)
     print("\n".join(bad) if bad else "every figure is the same")
     sys.exit(1 if bad else 0)

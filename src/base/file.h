@@ -42,6 +42,9 @@ struct file_out; /* a file being written */
 enum b2_status file_check_output(const char *path, const char *source, bool force,
                                  struct b2_err *err) NODISCARD;
 
+/* Can a file be made where path is to lie? B2_EIO, B2_ENOTFOUND (no such folder). */
+enum b2_status file_check_folder(const char *path, struct b2_err *err) NODISCARD;
+
 /* Starts writing path. force: an existing path may be replaced, else B2_EEXIST. The bytes
  * go to path.part-PID until they are all there; such files of killed processes for the
  * same path are removed. */

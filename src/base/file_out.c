@@ -168,6 +168,22 @@ static void remove_orphans(const char *path)
     closedir(dir);
 }
 
+enum b2_status file_check_folder(const char *path, struct b2_err *err)
+{
+    const char *slash = strrchr(path, '/');
+    struct str dir = {0};
+    enum b2_status rc = B2_OK;
+
+    str_putn(&dir, slash ? path : "./", slash ? (size_t)(slash - path) + 1 : 2);
+    if (!str_ok(&dir))
+        rc = err_set(err, B2_ENOMEM, "%s: out of memory", path);
+    else if (access(dir.data, W_OK | X_OK) != 0)
+        rc = err_set(err, errno == ENOENT ? B2_ENOTFOUND : B2_EIO,
+                     "%s: cannot write here: %s", path, strerror(errno));
+    str_free(&dir);
+    return rc;
+}
+
 enum b2_status file_out_open(struct file_out **out, const char *path, bool force,
                              struct b2_err *err)
 {

@@ -162,6 +162,19 @@ static _Noreturn void become(const struct inside *in)
     fail_inside(in, STEP_EXEC);
 }
 
+/* Takes back what this process did with signals: a handler of its own would let the
+ * program reach process 1, which no signal from inside can do otherwise. */
+static void forget_signals(void)
+{
+    struct sigaction plain = {.sa_handler = SIG_DFL};
+    sigset_t none;
+
+    for (int s = 1; s <= SIGRTMAX; s++)
+        (void)sigaction(s, &plain, NULL); /* KILL, STOP and libc's own two refuse */
+    (void)sigemptyset(&none);
+    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
 /* Process 1 of the new namespaces. */
 static _Noreturn void run_inside(const struct inside *in)
 {
@@ -169,6 +182,7 @@ static _Noreturn void run_inside(const struct inside *in)
     struct report r = {STEP_NONE, 0};
     pid_t program, ended;
 
+    forget_signals();
     close(in->go[1]);
     close(in->tell[0]);
     close(in->out[0]);
@@ -289,6 +303,16 @@ static enum b2_status refused(const struct report *r, const char *program,
         strerror(r->number));
 }
 
+/* Drops the beginning; the end of an output tells how its program ended. */
+static void keep_end(struct str *out, size_t keep)
+{
+    if (out->len <= keep || out->bad)
+        return;
+    memmove(out->data, out->data + (out->len - keep), keep);
+    out->len = keep;
+    out->data[keep] = '\0';
+}
+
 /* Takes output until it ends or the time is over. True: it ended. */
 static bool collect(struct str *out, int fd, double end_s, size_t keep)
 {
@@ -305,8 +329,10 @@ static bool collect(struct str *out, int fd, double end_s, size_t keep)
         n = read(fd, buf, sizeof buf);
         if (n == 0)
             return true;
-        if (n > 0 && out->len < keep)
-            str_putn(out, buf, (size_t)min_i64(n, (int64_t)(keep - out->len)));
+        if (n > 0)
+            str_putn(out, buf, (size_t)n);
+        if (out->len > 2 * keep + sizeof buf) /* each byte is moved once */
+            keep_end(out, keep);
     }
 }
 
@@ -320,6 +346,7 @@ static enum b2_status follow(struct sandbox_result *out, struct inside *in, pid_
     struct pollfd p = {.fd = in->tell[0], .events = POLLIN};
     ssize_t n = 0;
 
+    keep_end(&out->output, in->limits->output_bytes);
     /* A program may close its output and go on: the report is what ends it. */
     while (!over && clock_s() < end_s) {
         if (poll(&p, 1, 50) > 0) {

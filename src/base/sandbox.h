@@ -20,7 +20,7 @@
 struct sandbox_limits {
     double wall_s, cpu_s;
     uint64_t memory_bytes; /* of address space */
-    size_t output_bytes;   /* what is kept of its output; the rest is dropped */
+    size_t output_bytes;   /* what is kept of its output: its end */
 };
 
 enum sandbox_end { SANDBOX_EXIT, SANDBOX_SIGNAL, SANDBOX_TIMEOUT };

@@ -66,9 +66,19 @@ static int no_measure(const char *word)
     return CLI_USAGE;
 }
 
+/* A shell completes a folder's name with a slash; results name it without. */
+static void drop_slash(char *word)
+{
+    for (size_t n = strlen(word); n > 1 && word[n - 1] == '/'; n--)
+        word[n - 1] = '\0';
+}
+
 int cmd_eval(int argc, char **argv)
 {
     const char *word = argc > 1 ? argv[1] : "";
+
+    for (int i = 2; i < argc; i++)
+        drop_slash(argv[i]);
 
     for (size_t i = 0; i < countof(measures); i++)
         if (strcmp(word, measures[i].name) == 0)

@@ -76,6 +76,7 @@ static enum b2_status keep_open(struct eval_keep **out, struct answering *a,
     enum b2_status rc;
 
     cJSON_AddStringToObject(head, "fingerprint", side->model->fingerprint);
+    cJSON_AddStringToObject(head, "weights_sha256", side->weights);
     cJSON_AddStringToObject(head, "prompts_sha256", c->prompts.sha256);
     cJSON_AddNumberToObject(head, "max_tokens", (double)c->how.max_tokens);
     cJSON_AddNumberToObject(head, "temperature", c->how.temperature);
@@ -213,9 +214,12 @@ static int finish(struct blind_cmd *c, const struct blind_result *r)
                "difference %lld\n",
                (long long)r->n, (long long)r->wins, (long long)r->losses,
                (long long)r->ties);
-        printf("preferred    %.1f %% of the decided votes (95 %%: %.1f to %.1f); by "
-               "chance alone: p = %.3f\n",
-               100.0 * r->preference, 100.0 * r->low, 100.0 * r->high, r->p);
+        if (r->wins + r->losses > 0)
+            printf("preferred    %.1f %% of the decided votes (95 %%: %.1f to %.1f); "
+                   "by chance alone: p = %.3f\n",
+                   100.0 * r->preference, 100.0 * r->low, 100.0 * r->high, r->p);
+        else
+            puts("preferred    not known: no vote was for one of them");
     }
     cJSON_DeleteItemFromObjectCaseSensitive(j, "pairs");
     cJSON_AddStringToObject(j, "measure", "blind");
@@ -372,7 +376,7 @@ static int parse(struct blind_cmd *c, int argc, char **argv)
 static enum b2_status work(struct blind_cmd *c, struct blind_result *r,
                            struct b2_err *err)
 {
-    enum b2_status rc = eval_check_report(c->report, c->force, err);
+    enum b2_status rc = eval_check_report(c->report, &c->include, c->force, err);
 
     if (rc)
         return rc;

@@ -128,8 +128,10 @@ static enum b2_status save_teacher(struct kld *k, struct b2_err *err)
 
 static enum b2_status measure(struct kld *k, struct b2_err *err)
 {
-    enum b2_status rc = eval_check_report(k->report, k->force, err);
+    enum b2_status rc = eval_check_report(k->report, &k->include, k->force, err);
 
+    if (!rc && k->scores) /* the baseline keeps nothing */
+        rc = eval_names_differ(NULL, &k->models, err);
     if (!rc)
         rc = eval_env_open(&k->env, err);
     if (!rc && k->baseline)
@@ -174,8 +176,9 @@ static int parse(struct kld *k, int argc, char **argv)
          "The model to compare with, usually the original."},
         {OPT_LIST, 0, "text", "[NAME=]FILE", &k->texts.words, 0, 0,
          "UTF-8 text to score, a document of the region NAME; may be repeated."},
-        {OPT_STR, 0, "regions", "DIR", &k->texts.regions, 0, 0,
-         "Score every region_NAME.txt of this folder."},
+        {OPT_STR, 0, "regions", "DIR|own", &k->texts.regions, 0, 0,
+         "Score every region_NAME.txt of this folder; own: small texts of English, "
+         "Chinese, code, maths and chat that come with the program."},
         EVAL_WINDOW_OPTS(&k->texts, "0"),
         {OPT_STR, 0, "save-teacher", "FILE", &k->save_path, 0, 0,
          "Keep what the baseline predicts; goes on with an interrupted file."},

@@ -304,10 +304,12 @@ static enum b2_status run_candidate(struct loops *l, const char *path,
 
 static enum b2_status measure(struct loops *l, struct b2_err *err)
 {
-    enum b2_status rc = eval_check_report(l->report, l->force, err);
+    enum b2_status rc = eval_check_report(l->report, &l->include, l->force, err);
 
     l->params.how.seed = (uint64_t)l->env.common.seed;
     l->params.prompts = &l->prompts;
+    if (!rc && l->params.scores)
+        rc = eval_names_differ(l->baseline, &l->models, err);
     if (!rc)
         rc = eval_prompts_open(&l->prompts, l->prompt_file, l->limit, err);
     if (!rc)

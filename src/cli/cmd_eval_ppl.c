@@ -65,8 +65,10 @@ static cJSON *result_json(const struct ppl *p)
     cJSON_AddNumberToObject(j, "ppl", r->ppl);
     cJSON_AddNumberToObject(j, "nll", r->nll);
     cJSON_AddNumberToObject(j, "n_tokens", (double)r->n_tokens);
-    cJSON_AddNumberToObject(j, "ppl_stderr", r->ppl * r->nll_stderr);
-    cJSON_AddNumberToObject(j, "nll_stderr", r->nll_stderr);
+    if (r->n_tokens > 1) { /* one token does not tell how much others would differ */
+        cJSON_AddNumberToObject(j, "ppl_stderr", r->ppl * r->nll_stderr);
+        cJSON_AddNumberToObject(j, "nll_stderr", r->nll_stderr);
+    }
     cJSON_AddNumberToObject(j, "ctx", (double)p->set.ctx);
     cJSON_AddNumberToObject(j, "stride", (double)p->set.stride);
     cJSON_AddNumberToObject(j, "chunks", (double)p->set.n_windows);
@@ -95,7 +97,10 @@ static void print(const struct ppl *p)
            p->set.begins ? "a begin token each" : "no begin token");
     printf("run          %s kernels, %d threads, %.1f s\n\n",
            backend_kernel_name(p->side.be), pool_threads(p->env.pool), p->seconds);
-    printf("perplexity   %.4f ± %.4f\n", r->ppl, r->ppl * r->nll_stderr);
+    printf("perplexity   %.4f", r->ppl);
+    if (r->n_tokens > 1)
+        printf(" ± %.4f", r->ppl * r->nll_stderr);
+    puts("");
     printf("loss         %.6f nat per token\n", r->nll);
 }
 
@@ -140,7 +145,7 @@ int cmd_eval_ppl(int argc, char **argv)
 
     if (code != OPT_RUN)
         return code;
-    if (eval_check_report(p.report, p.force, &err) || measure(&p, &err)) {
+    if (eval_check_report(p.report, &p.include, p.force, &err) || measure(&p, &err)) {
         code = cli_report_error(&err);
     } else {
         if (!p.env.common.json)

@@ -235,8 +235,10 @@ static enum b2_status scores_of(struct eval_scores *out, struct ret *q,
 
 static enum b2_status measure(struct ret *q, struct b2_err *err)
 {
-    enum b2_status rc = eval_check_report(q->report, q->tasks.force, err);
+    enum b2_status rc = eval_check_report(q->report, &q->include, q->tasks.force, err);
 
+    if (!rc && q->tasks.scores)
+        rc = eval_names_differ(q->baseline, &q->models, err);
     if (!rc)
         rc = eval_env_open(&q->tasks.env, err);
     if (!rc)

@@ -100,6 +100,8 @@ static cJSON *settings_json(const struct roll *r)
 
     cJSON_AddStringToObject(j, "fingerprint", r->cand.model->fingerprint);
     cJSON_AddStringToObject(j, "fingerprint_baseline", r->base.model->fingerprint);
+    cJSON_AddStringToObject(j, "weights_sha256", r->cand.weights);
+    cJSON_AddStringToObject(j, "weights_sha256_baseline", r->base.weights);
     cJSON_AddStringToObject(j, "by", r->by);
     cJSON_AddStringToObject(j, "parts", r->parts);
     cJSON_AddStringToObject(j, "text_sha256", r->set.sha256);
@@ -180,7 +182,7 @@ static enum b2_status open_text(struct roll *r, struct b2_err *err)
 static enum b2_status open_all(struct roll *r, struct b2_err *err)
 {
     int64_t ctx = r->window.ctx;
-    enum b2_status rc = eval_check_report(r->report, r->force, err);
+    enum b2_status rc = eval_check_report(r->report, &r->include, r->force, err);
 
     if (!rc)
         rc = eval_env_open(&r->env, err);

@@ -132,7 +132,7 @@ static enum b2_status measure_session(struct speed *s, struct b2_err *err)
 static enum b2_status measure(struct speed *s, struct b2_err *err)
 {
     struct eval_cancel cancel = {0};
-    enum b2_status rc = eval_check_report(s->report, s->force, err);
+    enum b2_status rc = eval_check_report(s->report, &s->include, s->force, err);
 
     cpu_model_name(s->processor, sizeof s->processor);
     s->ctx = s->prompt;

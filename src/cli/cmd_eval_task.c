@@ -60,7 +60,7 @@ static int parse(struct evaluation *e, int argc, char **argv)
 {
     const struct opt opts[] = {
         {OPT_STR, 'm', "model", "FILE|DIR", &e->model_path, 0, 0, "Model to measure."},
-        {OPT_STR, 0, "tasks", "A,B,…", &e->tasks, 0, 0,
+        {OPT_STR, 0, "tasks", "NAME,...", &e->tasks, 0, 0,
          "Names (--list shows them) or files: your questions (.csv, .jsonl: columns "
          "question and answer), a text for cloze items (.txt), a description (.json)."},
         {OPT_INT, 'n', "limit", "N", &e->limit, 0, 1e9,
@@ -170,6 +170,8 @@ static enum b2_status open_tasks(struct evaluation *e, struct b2_err *err)
         mem_free(name);
         at += n + (at[n] == ',');
     }
+    if (!rc && e->n == 0)
+        rc = err_set(err, B2_EARG, "--tasks '%s' names no task", e->tasks);
     return rc;
 }
 
@@ -389,7 +391,7 @@ int cmd_eval_task(int argc, char **argv)
     if (e.list)
         return list_tasks(&e);
     e.log = cli_log(&e.common);
-    rc = eval_check_report(e.report, e.force, &err);
+    rc = eval_check_report(e.report, &e.include, e.force, &err);
     if (!rc)
         rc = open_tasks(&e, &err);
     if (!rc)

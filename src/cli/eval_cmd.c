@@ -38,6 +38,8 @@ enum b2_status eval_side_model(struct eval_side *s, const struct eval_env *env,
     enum b2_status rc = model_open(&s->model, path, &mp, err);
 
     s->path = path;
+    if (!rc && (rc = modelfile_sample(s->model->mf, s->weights, err)) != B2_OK)
+        err_wrap(err, "%s", path);
     return rc ? rc : backend_cpu_new(&s->be, &cfg, err);
 }
 
@@ -83,6 +85,30 @@ const char *eval_name(const char *path)
     return slash && slash[1] ? slash + 1 : path;
 }
 
+static enum b2_status two_names(const char *a, const char *b, struct b2_err *err)
+{
+    if (strcmp(eval_name(a), eval_name(b)) != 0 || strcmp(a, b) == 0)
+        return B2_OK;
+    return err_set(err, B2_EARG,
+                   "%s and %s have one name, by which --scores would keep both: rename "
+                   "one, or link to it under another name",
+                   a, b);
+}
+
+enum b2_status eval_names_differ(const char *baseline, const struct opt_list *models,
+                                 struct b2_err *err)
+{
+    enum b2_status rc = B2_OK;
+
+    for (int i = 0; i < models->n && !rc; i++) {
+        if (baseline)
+            rc = two_names(baseline, models->item[i], err);
+        for (int k = 0; k < i && !rc; k++)
+            rc = two_names(models->item[k], models->item[i], err);
+    }
+    return rc;
+}
+
 void eval_cancel_both(void *cancel)
 {
     const struct eval_cancel *c = cancel;
@@ -106,17 +132,13 @@ void eval_json_model(cJSON *j, const struct eval_side *s)
 {
     cJSON_AddStringToObject(j, "model", s->path);
     cJSON_AddStringToObject(j, "fingerprint", s->model->fingerprint);
+    cJSON_AddStringToObject(j, "weights_sha256", s->weights);
     cJSON_AddNumberToObject(j, "model_bytes", (double)modelfile_bytes(s->model->mf));
 }
 
 const char *eval_activations(bool exact)
 {
     return exact ? "F32 activations" : "8-bit activations";
-}
-
-enum b2_status eval_check_report(const char *report, bool force, struct b2_err *err)
-{
-    return report ? file_check_output(report, NULL, force, err) : B2_OK;
 }
 
 /* Adds the results of a file to list. */
@@ -133,8 +155,30 @@ static enum b2_status include(cJSON *list, const char *path, struct b2_err *err)
             err_wrap(err, "%s: no result of --json", path);
     }
     mem_free(text);
-    if (!rc)
+    if (!rc && (rc = page_check(j, err)) != B2_OK)
+        err_wrap(err, "%s", path);
+    if (rc)
+        cJSON_Delete(j);
+    else
         cJSON_AddItemToArray(list, j);
+    return rc;
+}
+
+enum b2_status eval_check_report(const char *report, const struct opt_list *more,
+                                 bool force, struct b2_err *err)
+{
+    cJSON *list;
+    enum b2_status rc = B2_OK;
+
+    if (!report)
+        return B2_OK;
+    rc = file_check_output(report, NULL, force, err);
+    if (!rc)
+        rc = file_check_folder(report, err);
+    list = cJSON_CreateArray();
+    for (int i = 0; i < more->n && !rc; i++)
+        rc = include(list, more->item[i], err);
+    cJSON_Delete(list);
     return rc;
 }
 
@@ -185,12 +229,10 @@ int eval_finish(const struct cli_common *c, cJSON *j, const char *report,
         if (!rc && !c->quiet)
             fprintf(stderr, "page         %s\n", report);
     }
-    if (rc) {
-        cJSON_Delete(j);
-        return cli_report_error(&err);
+    if (c->json) { /* what was measured is told whatever became of the page */
+        int code = cli_print_json(j);
+        return rc ? cli_report_error(&err) : code;
     }
-    if (c->json)
-        return cli_print_json(j);
     cJSON_Delete(j);
-    return CLI_DONE;
+    return rc ? cli_report_error(&err) : CLI_DONE;
 }

@@ -39,6 +39,7 @@ struct eval_side {
     struct model *model;
     struct backend *be;
     struct session *s;
+    char weights[65]; /* modelfile_sample: kept scores are of these weights alone */
 };
 
 /* Both halves below, without --mem-limit: the caller adds up what all its models take
@@ -56,6 +57,10 @@ void eval_side_close(struct eval_side *s);
 
 /* "model.gguf" of "dir/model.gguf": how tables and pages name a candidate. */
 const char *eval_name(const char *path);
+/* Kept scores are filed by that name: B2_EARG when two of the models share it. baseline:
+ * NULL, or a model that is asked too. The same file twice is the same scores. */
+enum b2_status eval_names_differ(const char *baseline, const struct opt_list *models,
+                                 struct b2_err *err) NODISCARD;
 
 /* Ctrl-C ends the call that runs on either session. b may be NULL. */
 struct eval_cancel {
@@ -71,9 +76,10 @@ void eval_json_env(struct cJSON *j, const struct eval_env *env,
 void eval_json_model(struct cJSON *j, const struct eval_side *s);
 const char *eval_activations(bool exact); /* in words */
 
-/* Refuses a page that would replace a file, before the work begins. NULL is fine. */
-enum b2_status eval_check_report(const char *report, bool force,
-                                 struct b2_err *err) NODISCARD;
+/* Before the work begins: refuses a page that would replace a file or cannot be written
+ * where it is to be, and earlier results (more) that are none. NULL is fine. */
+enum b2_status eval_check_report(const char *report, const struct opt_list *more,
+                                 bool force, struct b2_err *err) NODISCARD;
 
 /* One candidate's result is its object; several are {"measure": …, "candidates": […]}.
  * Takes *results and sets it NULL. */

@@ -21,6 +21,7 @@ static cJSON *head_json(const struct eval_side *side, const struct eval_loops_pa
 
     cJSON_AddStringToObject(j, "loops", eval_name(side->path));
     cJSON_AddStringToObject(j, "fingerprint", side->model->fingerprint);
+    cJSON_AddStringToObject(j, "weights_sha256", side->weights);
     cJSON_AddStringToObject(j, "prompts_sha256", p->prompts->sha256);
     cJSON_AddNumberToObject(j, "max_tokens", (double)p->how.max_tokens);
     cJSON_AddNumberToObject(j, "temperature", p->how.temperature);

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/file_append.h"
 #include "base/mem.h"
+#include "eval/task.h"
 #include "model/plan.h"
 
 #include <string.h>
@@ -95,23 +96,43 @@ static enum b2_status add_word(struct fidelity *f, struct eval_texts *t,
     return add_text(f, t, tok, region, equals + 1, err);
 }
 
+/* "own" are the texts that come with the program; a folder of that name is ./own. */
+static enum b2_status regions_folder(struct str *out, const char *word,
+                                     struct b2_err *err)
+{
+    if (strcmp(word, "own") == 0)
+        task_regions_dir(out);
+    else
+        str_put(out, word);
+    if (!str_ok(out))
+        return no_memory(err);
+    return out->len > 0 ? B2_OK
+                        : err_set(err, B2_ENOTFOUND,
+                                  "--regions own: the program's own texts are not "
+                                  "beside it: give a folder of region_NAME.txt");
+}
+
 static enum b2_status add_folder(struct fidelity *f, struct eval_texts *t,
                                  const struct tokenizer *tok, struct b2_err *err)
 {
     char **names = NULL;
     int64_t n = 0;
-    enum b2_status rc = file_match(&names, &n, t->regions, "region_*.txt", err);
+    struct str dir = {0};
+    enum b2_status rc = regions_folder(&dir, t->regions, err);
 
+    if (!rc)
+        rc = file_match(&names, &n, dir.data, "region_*.txt", err);
     if (!rc && n == 0)
-        rc = err_set(err, B2_ENOTFOUND, "%s: no region_NAME.txt in there", t->regions);
+        rc = err_set(err, B2_ENOTFOUND, "%s: no region_NAME.txt in there", dir.data);
     for (int64_t i = 0; i < n && !rc; i++) {
         struct str path = {0};
-        str_printf(&path, "%s/%s", t->regions, names[i]);
+        str_printf(&path, "%s/%s", dir.data, names[i]);
         const char *kept = keep(t, str_ok(&path) ? path.data : NULL);
         const char *region = keep(t, region_of(names[i]));
         rc = kept && region ? add_text(f, t, tok, region, kept, err) : no_memory(err);
     }
     file_match_free(names, n);
+    str_free(&dir);
     return rc;
 }
 

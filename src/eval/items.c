@@ -264,7 +264,7 @@ static const char *what_differs(const struct item_set *old, const struct item_se
     if (!same(old->fingerprint, now->fingerprint))
         return "of another model";
     if (!same(old->settings, now->settings))
-        return "made under other settings";
+        return "made under other settings, or of other weights";
     if (!same(old->prompt_sha256, now->prompt_sha256))
         return "of other prompts";
     return NULL;

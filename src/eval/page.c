@@ -237,16 +237,23 @@ static struct page_cand *cand_of(struct page *r, const cJSON *j)
 {
     const char *model = page_word(j, "model");
     const char *print = page_word(j, "fingerprint");
+    const char *weights = page_word(j, "weights_sha256");
 
     for (int i = 0; i < r->n; i++) {
         struct page_cand *c = &r->cand[i];
-        if (*print && *c->fingerprint ? strcmp(print, c->fingerprint) == 0
-                                      : strcmp(model, c->model) == 0)
-            return c;
+        bool other = *weights && *c->weights && strcmp(weights, c->weights) != 0;
+        bool same = *print && *c->fingerprint ? strcmp(print, c->fingerprint) == 0
+                                              : strcmp(model, c->model) == 0;
+        if (!same || other)
+            continue;
+        if (*weights)
+            c->weights = weights;
+        return c;
     }
     if (r->n == PAGE_MAX_CANDIDATES)
         return NULL;
-    r->cand[r->n] = (struct page_cand){.model = model, .fingerprint = print};
+    r->cand[r->n] =
+        (struct page_cand){.model = model, .fingerprint = print, .weights = weights};
     return &r->cand[r->n++];
 }
 
@@ -281,6 +288,13 @@ static enum b2_status add_result(struct page *r, const cJSON *j, struct b2_err *
     if (isfinite(page_num(j, "baseline_bytes")))
         r->baseline_bytes = page_num(j, "baseline_bytes");
     return B2_OK;
+}
+
+enum b2_status page_check(const cJSON *result, struct b2_err *err)
+{
+    struct page r = {0};
+
+    return add_result(&r, result, err);
 }
 
 /* ---- the frame ---- */

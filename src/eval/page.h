@@ -22,4 +22,7 @@ enum { PAGE_MAX_CANDIDATES = 6 };
 enum b2_status page_html(struct str *out, const cJSON *results,
                          struct b2_err *err) NODISCARD;
 
+/* Is it a result that a page can show? B2_EARG: it is none. */
+enum b2_status page_check(const cJSON *result, struct b2_err *err) NODISCARD;
+
 #endif

@@ -24,6 +24,7 @@ enum page_kind {
 struct page_cand {
     const char *model;               /* as the result names it */
     const char *fingerprint;         /* may be "" */
+    const char *weights;             /* "" until a result tells */
     const cJSON *result[PAGE_KINDS]; /* NULL: not measured */
     double bytes;                    /* of the model's file; 0: not known */
 };

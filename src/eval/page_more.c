@@ -175,8 +175,8 @@ static void rollback_cells(struct str *out, const cJSON *list, const char *title
     {
         if (n == MAX_CELLS)
             break;
-        double v = page_num(p, "gain_per_mb");
-        snprintf(value[n], sizeof value[n], "%.3g", v);
+        double v = page_num(p, "gain_per_mb"); /* null: it takes no more bytes */
+        snprintf(value[n], sizeof value[n], isfinite(v) ? "%.3g" : "same bytes", v);
         cell[n] = (struct page_cell){page_word(p, "name"), value[n], v};
         n++;
     }

@@ -68,6 +68,9 @@ static void put_column(struct str *out, const struct page_cand *c, enum column k
     double v =
         k == COL_KLD ? page_num(kld, "mean_kld") : best_decode(c->result[PAGE_SPEED]);
 
+    if (k == COL_PPL) /* of the text of kld, whose divergence stands beside it */
+        v = page_num(kld ? kld : c->result[PAGE_PPL], "ppl");
+
     if (k == COL_SIZE && c->bytes > 0)
         str_put_bytes(out, (uint64_t)c->bytes);
     else if (k == COL_WORST)

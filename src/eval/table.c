@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "format/gunzip.h"
+#include "text/utf8.h"
 
 #include <string.h>
 
@@ -237,6 +238,22 @@ static bool ends_with(const char *s, size_t n, const char *end)
     return n >= k && strncmp(s + n - k, end, k) == 0;
 }
 
+/* Another encoding would be asked as garbage, and nobody would see it. */
+static enum b2_status check_utf8(const char *text, size_t n, struct b2_err *err)
+{
+    int64_t line = 0;
+
+    for (size_t at = 0, len; at < n; at += len + 1) {
+        const char *end = memchr(text + at, '\n', n - at);
+        len = end ? (size_t)(end - text) - at : n - at;
+        line++;
+        if (!utf8_valid(text + at, len))
+            return err_set(err, B2_EFORMAT, "line %lld: not UTF-8: save it as UTF-8",
+                           (long long)line);
+    }
+    return B2_OK;
+}
+
 enum b2_status table_read(struct table *out, const char *path, struct b2_err *err)
 {
     static const char *const ends[] = {".jsonl", ".json", ".csv", ".tsv"};
@@ -256,11 +273,15 @@ enum b2_status table_read(struct table *out, const char *path, struct b2_err *er
                        "known, also with .gz behind it",
                        path);
     rc = file_read_all(&text, &size, path, TABLE_MAX_BYTES, err);
-    if (!rc && gunzip_is(text, size)) {
+    if (rc)
+        return rc; /* names the path */
+    if (gunzip_is(text, size)) {
         rc = gunzip(&plain, &size, text, size, TABLE_MAX_BYTES, err);
         mem_free(text);
         text = rc ? NULL : plain;
     }
+    if (!rc)
+        rc = check_utf8(text, size, err);
     if (!rc)
         rc = table_parse(out, (enum table_kind)kind, text, size, err);
     if (rc)

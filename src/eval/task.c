@@ -76,6 +76,14 @@ static void installed_dir(struct str *out)
     find_dir(out, NULL, beside, countof(beside));
 }
 
+void task_regions_dir(struct str *out)
+{
+    static const char *const beside[] = {"/../share/bonsai2/regions",
+                                         "/../../examples/text/regions"};
+
+    find_dir(out, NULL, beside, countof(beside));
+}
+
 /* Appends the path of a description; the user's folder comes first. */
 static void find_description(struct str *out, const char *name,
                              const struct task_place *place)
@@ -231,128 +239,17 @@ static enum b2_status read_built_in(struct task *t, const char *which, const cha
     return rc;
 }
 
-/* The same columns under other names people use; all become question and answer. */
-static const char *const column_names[][2] = {
-    {"Question", "question"}, {"QUESTION", "question"}, {"prompt", "question"},
-    {"input", "question"},    {"问题", "question"},     {"Answer", "answer"},
-    {"ANSWER", "answer"},     {"response", "answer"},   {"output", "answer"},
-    {"target", "answer"},     {"答案", "answer"}};
-
-static bool has(const cJSON *row, const char *key)
-{
-    return cJSON_GetObjectItemCaseSensitive(row, key) != NULL;
-}
-
-static bool rename_column(cJSON *row, const char *from, const char *to)
-{
-    cJSON *v = cJSON_DetachItemFromObjectCaseSensitive(row, from);
-
-    if (!v)
-        return true;
-    if (cJSON_AddItemToObject(row, to, v))
-        return true;
-    cJSON_Delete(v);
-    return false;
-}
-
-static bool name_columns(cJSON *row)
-{
-    bool ok = true;
-
-    for (size_t i = 0; i < countof(column_names) && ok; i++)
-        if (!has(row, column_names[i][1]))
-            ok = rename_column(row, column_names[i][0], column_names[i][1]);
-    return ok;
-}
-
-/* A table of two columns without names: its first row is a question too. */
-static bool unnamed_columns(struct table *t)
-{
-    const cJSON *first = t->n ? t->row[0]->child : NULL;
-    cJSON *extra;
-    char *a, *b;
-    bool ok = true;
-
-    if (!first || !first->next || first->next->next || has(t->row[0], "question") ||
-        has(t->row[0], "answer"))
-        return true;
-    a = mem_strdup(first->string);
-    b = mem_strdup(first->next->string);
-    extra = cJSON_CreateObject();
-    ok = a && b && extra && cJSON_AddStringToObject(extra, a, a) &&
-         cJSON_AddStringToObject(extra, b, b);
-    if (ok) {
-        cJSON **more = mem_realloc(t->row, (size_t)t->n + 1, sizeof(void *));
-        ok = more != NULL;
-        if (ok) {
-            t->row = more;
-            memmove(more + 1, more, (size_t)t->n++ * sizeof(void *));
-            more[0] = extra;
-            extra = NULL;
-        }
-    }
-    for (int64_t i = 0; i < t->n && ok; i++)
-        ok = rename_column(t->row[i], a, "question") &&
-             rename_column(t->row[i], b, "answer");
-    cJSON_Delete(extra);
-    mem_free(a);
-    mem_free(b);
-    return ok;
-}
-
-/* A list of choices as text, from a CSV: "[\"a\", \"b\"]"; and choices in columns A, B, … */
-static bool gather_choices(cJSON *row)
-{
-    static const char letters[] = "ABCDEFGHIJ";
-    cJSON *list, *v = cJSON_GetObjectItemCaseSensitive(row, "choices");
-
-    if (cJSON_IsString(v)) {
-        cJSON *parsed = NULL;
-        if (json_parse_bounded(&parsed, v->valuestring, strlen(v->valuestring), 64,
-                               NULL))
-            return true; /* said when the row is used */
-        return cJSON_ReplaceItemInObjectCaseSensitive(row, "choices", parsed);
-    }
-    if (v || !has(row, "A") || !has(row, "B"))
-        return true;
-    list = cJSON_AddArrayToObject(row, "choices");
-    for (const char *c = letters; list && *c; c++) {
-        const char key[2] = {*c, '\0'};
-        const cJSON *text = cJSON_GetObjectItemCaseSensitive(row, key);
-        if (!cJSON_IsString(text) || !text->valuestring[0])
-            break;
-        if (!cJSON_AddItemToArray(list, cJSON_CreateString(text->valuestring)))
-            return false;
-    }
-    return list != NULL;
-}
-
 /* A user's own questions: two columns, or choices too. */
 static enum b2_status open_questions(struct task *t, const char *path,
                                      const struct task_place *place, struct b2_err *err)
 {
     struct table rows = {0};
-    bool ok = true, csv = ends_with(path, ".csv") || ends_with(path, ".tsv");
-    enum b2_status rc = table_read(&rows, path, err);
+    enum b2_status rc = task_own_read(&rows, path, err);
 
-    for (int64_t i = 0; i < rows.n && ok && !rc; i++)
-        ok = name_columns(rows.row[i]);
-    if (ok && !rc && csv)
-        ok = unnamed_columns(&rows);
-    for (int64_t i = 0; i < rows.n && ok && !rc; i++) {
-        ok = gather_choices(rows.row[i]);
-        if (ok && (!has(rows.row[i], "question") || !has(rows.row[i], "answer")))
-            rc = err_set(err, B2_EFORMAT,
-                         "%s: row %lld has no columns question and answer", path,
-                         (long long)i + 1);
-    }
-    if (!rc && !ok)
-        rc = no_memory(err);
-    if (!rc && rows.n == 0)
-        rc = err_set(err, B2_EARG, "%s: no rows", path);
     if (!rc)
-        rc = read_built_in(t, has(rows.row[0], "choices") ? "own_choice" : "own", path,
-                           place, err);
+        rc = read_built_in(
+            t, cJSON_HasObjectItem(rows.row[0], "choices") ? "own_choice" : "own", path,
+            place, err);
     if (!rc && !(t->group = mem_calloc(1, sizeof *t->group)))
         rc = no_memory(err);
     if (!rc && t->group) {
@@ -418,6 +315,23 @@ static enum b2_status open_description(struct task *t, const char *path,
     return rc;
 }
 
+/* Choices without a "chance": a guess is right once in their number, on the mean. */
+static void set_chance(struct task *t)
+{
+    double sum = 0.0;
+
+    if (t->d.kind != TASK_CHOICE || cJSON_HasObjectItem(t->d.json, "chance"))
+        return;
+    for (int64_t i = 0; i < t->n_items; i++) {
+        const cJSON *row = task_row(t, i);
+        int n = t->d.n_choices ? t->d.n_choices
+                               : cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(
+                                     row, t->d.choices_column));
+        sum += n > 0 ? 1.0 / n : 0.0;
+    }
+    t->d.chance = t->n_items > 0 ? sum / (double)t->n_items : 0.0;
+}
+
 enum b2_status task_open(struct task **out, const char *name,
                          const struct task_place *place, const struct task_options *o,
                          struct b2_err *err)
@@ -446,6 +360,8 @@ enum b2_status task_open(struct task **out, const char *name,
     }
     if (!rc && (rc = task_draw(t, err)) != B2_OK)
         err_wrap(err, "%s", name);
+    if (!rc)
+        set_chance(t);
     if (rc) {
         task_free(t);
         return rc;

@@ -52,6 +52,8 @@ enum b2_status task_names(char ***names, int64_t *n, const struct task_place *pl
                           struct b2_err *err) NODISCARD;
 /* Appends the folder of data that would be used for place; nothing when there is none. */
 void task_data_dir(struct str *out, const struct task_place *place);
+/* Appends the folder of the texts that come with the program, region_NAME.txt. */
+void task_regions_dir(struct str *out);
 
 const char *task_name(const struct task *t);
 enum task_kind task_kind(const struct task *t);

@@ -3,7 +3,8 @@
  *
  * "Evaluating Large Language Models Trained on Code" (arXiv:2107.03374): prompt, answer,
  * test and check(entry_point) make a program; it passes when it runs to its end. The end
- * prints a word that the answer cannot know, so leaving early is no success.
+ * prints a word of chance, so leaving early is no success. An answer that sets out to
+ * deceive can: Python has no walls inside a process, and the paper's program has none.
  */
 #include "eval/task_judge.h"
 
@@ -109,6 +110,15 @@ static void put_end(struct str *details, const struct sandbox_result *r, bool pa
     str_free(&words);
 }
 
+/* Does the output hold the word? It may hold zero bytes too. */
+static bool holds(const struct str *output, const struct str *word)
+{
+    for (size_t i = 0; i + word->len <= output->len; i++)
+        if (memcmp(output->data + i, word->data, word->len) == 0)
+            return true;
+    return false;
+}
+
 enum b2_status judge_code(bool *passed, struct str *details, const cJSON *row,
                           const char *answer, struct b2_err *err)
 {
@@ -133,8 +143,7 @@ enum b2_status judge_code(bool *passed, struct str *details, const cJSON *row,
     if (!rc)
         rc = sandbox_run(&end, argv, program.data, program.len, &code_limits, err);
     if (!rc) {
-        *passed = end.end == SANDBOX_EXIT && end.code == 0 &&
-                  strstr(end.output.data, word.data) != NULL;
+        *passed = end.end == SANDBOX_EXIT && end.code == 0 && holds(&end.output, &word);
         put_end(details, &end, *passed);
     }
     sandbox_result_free(&end);

@@ -114,7 +114,7 @@ enum b2_status task_groups_read(struct task *t, const char *folder, struct b2_er
     enum b2_status rc;
 
     if (!t->d.data)
-        return err_set(err, B2_EFORMAT, "\"data\" is missing");
+        return err_set(err, B2_EFORMAT, "%s: \"data\" is missing", t->d.name);
     if (strchr(t->d.data, '*'))
         return read_matching(t, folder, err);
     put_path(&path, folder, t->d.data, strlen(t->d.data));

@@ -139,6 +139,8 @@ static enum b2_status make_template(struct chat **out, const char *text,
     rc = str_ok(&whole) ? chat_new_text(out, whole.data, whole.len, NULL, NULL, err)
                         : err_set(err, B2_ENOMEM, "out of memory");
     str_free(&whole);
+    if (!rc)
+        chat_set_strict(*out);
     return rc;
 }
 
@@ -232,7 +234,10 @@ static enum b2_status get_metrics(struct task_desc *d, struct b2_err *err)
     enum b2_status rc = B2_OK;
 
     if (!cJSON_IsArray(v) || cJSON_GetArraySize(v) < 1)
-        return bad(err, "metrics", "a list");
+        return bad(err, "metrics",
+                   d->kind == TASK_GENERATE
+                       ? "a list: of names you choose, or objects with a name"
+                       : "a list: of acc, and for choices acc_norm and acc_bytes");
     cJSON_ArrayForEach(e, v)
     {
         rc = get_metric(d, e, err);
@@ -363,8 +368,11 @@ static enum b2_status check_whole(const struct task_desc *d, struct b2_err *err)
 
 static enum b2_status read_all(struct task_desc *d, struct b2_err *err)
 {
-    enum b2_status rc = get_words(d, err);
+    enum b2_status rc = B2_OK;
 
+    if (!get(d, "kind"))
+        return bad(err, "kind", "choice, cloze or generate");
+    rc = get_words(d, err);
     d->max_tokens = 256;
     if (!rc)
         rc = get_texts(d, err);

@@ -59,6 +59,11 @@ struct task_group {
     int64_t n_shots;
 };
 
+/* A user's file of questions: every row has question and answer, some have choices.
+ * B2_EFORMAT names the row. */
+enum b2_status task_own_read(struct table *out, const char *path,
+                             struct b2_err *err) NODISCARD;
+
 struct task_place_item {
     char *id;
     int64_t group, row;

@@ -125,22 +125,27 @@ static enum b2_status hash_prompts(char hex[HASH_HEX], const struct task *t,
 }
 
 static enum b2_status put_settings(struct str *out, const struct task *t,
+                                   const struct model *m,
                                    const struct task_run_params *p, struct b2_err *err)
 {
+    char weights[HASH_HEX];
     char *desc = cJSON_PrintUnformatted(t->d.json);
     char hex[HASH_HEX];
     enum b2_status rc =
         desc ? hash_sha256(hex, desc, strlen(desc), err) : no_memory(err);
 
     cJSON_free(desc);
+    if (!rc) /* one header may stand before other weights */
+        rc = modelfile_sample(m->mf, weights, err);
     if (rc)
         return rc;
     str_printf(out,
                "{\"shots\":%lld,\"seed\":%llu,\"limit\":%lld,\"total\":%lld,"
-               "\"chat\":%s,\"exact\":%s,\"ctx\":%lld,\"description_sha256\":\"%s\"",
+               "\"chat\":%s,\"exact\":%s,\"ctx\":%lld,\"description_sha256\":\"%s\","
+               "\"weights_sha256\":\"%s\"",
                (long long)t->o.shots, (unsigned long long)t->o.seed,
                (long long)t->o.limit, (long long)t->n_total, p->chat ? "true" : "false",
-               p->exact ? "true" : "false", (long long)p->ctx, hex);
+               p->exact ? "true" : "false", (long long)p->ctx, hex, weights);
     if (t->d.kind == TASK_GENERATE)
         str_printf(out,
                    ",\"max_tokens\":%lld,\"samples\":%lld,\"temperature\":%.6g,"
@@ -161,7 +166,7 @@ static enum b2_status describe(struct item_set *out, const struct task *t,
     enum b2_status rc = hash_prompts(hex, t, p, err);
 
     if (!rc)
-        rc = put_settings(&settings, t, p, err);
+        rc = put_settings(&settings, t, m, p, err);
     if (!rc) {
         out->task = mem_strdup(t->d.name);
         out->metric = mem_strdup(t->d.metric[0].name);
@@ -439,8 +444,8 @@ static enum b2_status check_order(const struct item_set *set, const struct task 
     for (int64_t i = 0; i < set->n; i++)
         if (i >= t->n_items || strcmp(set->item[i].id, t->item[i].id) != 0)
             return err_set(err, B2_EFORMAT,
-                           "item %lld of the earlier run is '%s', not '%s': --force "
-                           "begins anew",
+                           "item %lld of the earlier run is '%s', not '%s': --anew "
+                           "begins again",
                            (long long)i, set->item[i].id,
                            i < t->n_items ? t->item[i].id : "none");
     return B2_OK;

@@ -300,6 +300,28 @@ enum b2_status modelfile_fingerprint(const struct modelfile *mf, char hex[65],
     return sum_parts(mf, true, hex, err);
 }
 
+enum b2_status modelfile_sample(const struct modelfile *mf, char hex[65],
+                                struct b2_err *err)
+{
+    const uint64_t pieces = 1024, piece = 64;
+    struct hash *h = NULL;
+    enum b2_status rc = hash_new(&h, err);
+
+    for (int i = 0; rc == B2_OK && i < mf->n_parts; i++) {
+        const struct mf_part *p = &mf->parts[i];
+        uint64_t from = p->head < p->map.size ? p->head : p->map.size;
+        uint64_t n = p->map.size - from;
+        uint64_t step = n / pieces > piece ? n / pieces : piece;
+        for (uint64_t at = 0; rc == B2_OK && at < n; at += step)
+            rc = hash_add(h, p->map.data + from + at,
+                          (size_t)(n - at < piece ? n - at : piece), err);
+    }
+    if (rc == B2_OK)
+        rc = hash_hex(h, hex, err);
+    hash_free(h);
+    return rc;
+}
+
 enum b2_status modelfile_sha256(const struct modelfile *mf, char hex[65],
                                 struct b2_err *err)
 {

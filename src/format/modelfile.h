@@ -55,6 +55,11 @@ void modelfile_warm(const struct modelfile *mf);
  * For folders: of the config, the index and each file's header. */
 enum b2_status modelfile_fingerprint(const struct modelfile *mf, char hex[65],
                                      struct b2_err *err) NODISCARD;
+/* SHA-256 of a thousand pieces of the values, evenly spread over each file: tells models
+ * of one header apart (another training, another rounding) without reading all of it. It
+ * does not find a single changed value. */
+enum b2_status modelfile_sample(const struct modelfile *mf, char hex[65],
+                                struct b2_err *err) NODISCARD;
 /* SHA-256 of all bytes of all files, in order. Reads everything. */
 enum b2_status modelfile_sha256(const struct modelfile *mf, char hex[65],
                                 struct b2_err *err) NODISCARD;

@@ -14,6 +14,7 @@ static const size_t max_values_bytes = (size_t)256 << 20;
 struct chat {
     struct jinja *template;
     char *bos, *eos;
+    bool strict; /* what is undefined is an error */
 };
 
 enum b2_status chat_set_tokens(struct chat *c, const char *bos, const char *eos,
@@ -54,6 +55,11 @@ enum b2_status chat_new_text(struct chat **out, const char *text, size_t n,
     }
     *out = c;
     return B2_OK;
+}
+
+void chat_set_strict(struct chat *c)
+{
+    c->strict = true;
 }
 
 void chat_free(struct chat *c)
@@ -147,7 +153,7 @@ static struct jval value(struct jinja_vars *v, const cJSON *item)
 enum b2_status chat_render(const struct chat *c, const cJSON *request, int64_t now_s,
                            struct str *out, struct b2_err *err)
 {
-    const struct jinja_limits limits = {.now_s = now_s};
+    const struct jinja_limits limits = {.now_s = now_s, .strict = c->strict};
     const cJSON *e;
 
     if (!cJSON_IsObject(request))

@@ -35,6 +35,10 @@ enum b2_status chat_set_tokens(struct chat *c, const char *bos, const char *eos,
 /* The text of a token of the model's keys: which is "bos" or "eos". NULL: none. */
 const char *chat_token(const struct meta *m, const char *which);
 
+/* chat_render() of an undefined name gives no text; after this it is an error, as in
+ * templates that are data, where a misspelt column must not pass. */
+void chat_set_strict(struct chat *c);
+
 /* Appends the prompt to out. request: a JSON object; now_s: seconds since 1970 of the
  * local clock, for strftime_now. B2_EARG: not an object, or the template raised an error
  * ("TYPE: message"). B2_EUNSUP: over a limit. B2_ENOMEM. */

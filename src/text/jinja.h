@@ -76,6 +76,7 @@ struct jinja_limits {
     size_t max_memory;  /* bytes of values made while rendering; 0: 256 MiB */
     int max_depth;      /* nested evaluations; 0: 1000 */
     int64_t now_s;      /* what strftime_now() tells: seconds since 1970, local time */
+    bool strict;        /* what is undefined is no empty text but an error */
 };
 
 /* Appends the rendered text to out; on failure out stays as it was. lim may be NULL.

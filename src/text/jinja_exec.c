@@ -460,6 +460,7 @@ enum b2_status jinja_render(const struct jinja *t, const struct jinja_vars *v,
             l.max_depth > 0 && l.max_depth < MAX_DEPTH ? l.max_depth : DEFAULT_DEPTH,
         .max_output = l.max_output ? l.max_output : DEFAULT_OUTPUT,
         .now_s = l.now_s,
+        .strict = l.strict,
         .scope = &root,
         .vars = v,
     };

@@ -249,6 +249,7 @@ struct jx {
     int depth, max_depth;
     size_t max_output;
     int64_t now_s;
+    bool strict;
     struct jscope *scope;
     const struct jinja_vars *vars;
     struct str *out;

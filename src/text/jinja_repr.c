@@ -223,7 +223,7 @@ bool jv_put_repr(struct jx *x, struct str *s, struct jval v)
 bool jv_put_str(struct jx *x, struct str *s, struct jval v)
 {
     if (v.type == JT_UNDEF)
-        return true;
+        return x->strict ? jv_undef_fail(x, v) : true;
     if (v.type != JT_STR)
         return jv_put_repr(x, s, v);
     str_putn(s, v.v.s->data, v.v.s->n);

@@ -185,6 +185,14 @@ def test_kld():
     check("page carries the result", json.loads(p.data)[0] == both)
 
 
+def test_own_regions():
+    """The texts that come with the program: five kinds."""
+    j = result("kld", "-m", Q4, "--baseline", MODEL, "--regions", "own", "-c", "64", "--chunks", "2")
+    check("five regions", [r["name"] for r in j["regions"]] ==
+          ["chat", "code", "maths", "prose_en", "prose_zh"], j["regions"])
+    check("places in the window", len(j["by_position"]) > 3, j["by_position"])
+
+
 def test_retention():
     rng, base, cand = random.Random(3), os.path.join(TMP, "base"), os.path.join(TMP, "cand")
     for k, task in enumerate(["arc", "hella", "piqa", "boolq", "mmlu"]):
@@ -365,6 +373,8 @@ def test_blind():
     refused("votes of another page", 1, "not of the page", "blind", "--votes", path, "--key", key)
     done = run(*args, "--json", "-q", text="l\nx\ns\nq\n")
     check("in the terminal", done.returncode == 0 and json.loads(done.stdout)["n"] == 2, done.stderr)
+    done = run(*args, text="")
+    check("no vote, no preference", done.returncode == 0 and "not known" in done.stdout, done.stdout)
     refused("page without key", 2, "--key", *args, "-o", html_path)
 
 
@@ -390,9 +400,95 @@ def test_speed_and_report():
     p = page(os.path.join(TMP, "task.html"))
     check("it has both", "Tasks" in p.text and "Speed" in p.text)
     refused("an existing page", 1, "--force", "report", *files, "-o", out)
-    refused("no result", 1, "no known measure", "report", os.path.join(TMP, "key.json"), "-o",
-            out + "2")
+    # What keeps a page from being written is said before the work, which would be lost.
+    for what, words, more in (
+            ("no folder of the page", "cannot write here", ("--report", out + ".d/p.html")),
+            ("no result to include", "nix.json: no such file",
+             ("--report", out + "3", "--include", "nix.json"))):
+        done = run("ppl", "-m", MODEL, "--text", STORY, "-c", "64", *more)
+        check(what, done.returncode == 1 and words in done.stderr and not done.stdout, done.stderr)
+    refused("no result", 1, "key.json: a result of no known measure", "report", files[0],
+            os.path.join(TMP, "key.json"), "-o", out + "2")
     refused("no JSON", 1, "no result", "report", STORY, "-o", out + "2")
+
+
+def test_overview():
+    """The overview's perplexity is the one that was measured; a part of no more bytes says so."""
+    path, out = os.path.join(TMP, "made.json"), os.path.join(TMP, "overview.html")
+    print_ = "ab" * 32
+    results = [
+        {"measure": "kld", "ppl": 23.75, "mean_kld": 0.5},
+        {"measure": "speed", "rows": [{"test": "tg8", "median_tps": 105.5}]},
+        {"measure": "rollback", "by": "kld", "classes": [
+            {"name": "attn_q", "gain": 0.1, "gain_per_mb": 2.5},
+            {"name": "token_embd", "gain": 0, "gain_per_mb": None}]}]
+    with open(path, "w", encoding="utf-8") as f:
+        json.dump({"measure": "all", "candidates": [
+            dict(r, model="m.gguf", fingerprint=print_, model_bytes=1e6) for r in results]}, f)
+    done = run("report", path, "-o", out)
+    check("overview made", done.returncode == 0, done.stderr)
+    with open(out, encoding="utf-8") as f:
+        text = f.read().split("<script", 1)[0]
+    check("perplexity", "<td>23.750</td>" in text and "<td>105.500</td>" not in text)
+    check("no nan", "nan" not in text.lower() and "same bytes" in text)
+
+
+def test_names():
+    """Two models of one name would be kept in one file; a folder's slash is no part of it."""
+    folder = os.path.join(TMP, "elsewhere")
+    os.makedirs(folder, exist_ok=True)
+    twin = os.path.join(folder, os.path.basename(MODEL))
+    os.symlink(Q4, twin)
+    scores = os.path.join(TMP, "twins")
+    own = os.path.join(TMP, "own.csv")
+    refused("retention of twins", 1, "have one name", "retention", "--baseline", MODEL, "-m", twin,
+            "--tasks", own, "--scores", scores)
+    refused("loops of twins", 1, "have one name", "loops", "--baseline", MODEL, "-m", twin,
+            "--scores", scores)
+    refused("kld of twins", 1, "have one name", "kld", "--baseline", MODEL, "-m", MODEL, "-m",
+            twin, "--text", STORY, "--scores", scores)
+    check("nothing was written", not os.path.exists(scores))
+    refused("no task", 1, "names no task", "task", "-m", MODEL, "--tasks", ",")
+    # Several candidates in one result: the scores tell whose figures are checked.
+    j = result("retention", "--baseline", MODEL, "-m", Q4, "-m", MODEL, "--tasks", own, "--scores",
+               scores + "/")
+    for model in (Q4, MODEL):
+        recomputed("one of two candidates", j, os.path.join(scores, os.path.basename(model)),
+                   os.path.join(scores, os.path.basename(MODEL)))
+
+
+def test_other_weights():
+    """One header, other weights (another training, another rounding): no scores in common."""
+    path, scores = os.path.join(TMP, "again.gguf"), os.path.join(TMP, "again")
+    with open(Q4, "rb") as f:
+        data = bytearray(f.read())
+    with open(path, "wb") as f:
+        f.write(data)
+    own = os.path.join(TMP, "own.csv")
+    task = ("task", "-m", path, "--tasks", own, "--scores", scores, "-q")
+    loops = ("loops", "-m", path, "--limit", "1", "-n", "16", "--scores", scores, "-q")
+    for args in task, loops:
+        done = run(*args)
+        check("scores kept", done.returncode == 0, done.stderr)
+        done = run(*args)
+        check("and gone on with", done.returncode == 0, done.stderr)
+    before = result("kld", "-m", path, "--baseline", MODEL, "--text", STORY, "-c", "64", "--chunks", "1")
+    half = len(data) // 2
+    for i in range(half, len(data), 18):  # a nibble here and there, no scale
+        data[i] ^= 1
+    with open(path, "wb") as f:
+        f.write(data)
+    refused("items of other weights", 1, "other weights", *task)
+    refused("answers of other weights", 1, "another model or other settings", *loops)
+    after = result("kld", "-m", path, "--baseline", MODEL, "--text", STORY, "-c", "64", "--chunks", "1")
+    check("one header", before["fingerprint"] == after["fingerprint"])
+    files = [os.path.join(TMP, "weights%d.json" % i) for i in range(2)]
+    for name, j in zip(files, (before, after)):
+        with open(name, "w", encoding="utf-8") as f:
+            json.dump(j, f)
+    out = os.path.join(TMP, "weights.html")
+    done = run("report", *files, "-o", out)
+    check("two candidates", done.returncode == 0 and page(out).text.count("again.gguf") >= 4, done.stderr)
 
 
 def test_words():
@@ -449,8 +545,9 @@ with tempfile.TemporaryDirectory() as TMP:
             g.write(f.read())
     Q4 = os.path.join(TMP, "q4.gguf")
     compress(Q4, "*=Q4_0")
-    for test in (test_words, test_rolling, test_kld, test_retention, test_retention_of_models,
-                 test_loops, test_rollback, test_blind, test_speed_and_report, interrupt):
+    for test in (test_words, test_rolling, test_kld, test_own_regions, test_retention, test_retention_of_models,
+                 test_loops, test_rollback, test_blind, test_speed_and_report, test_overview,
+                 test_names, test_other_weights, interrupt):
         started = time.time()
         try:
             test()

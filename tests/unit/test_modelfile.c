@@ -211,6 +211,38 @@ static void test_hashes(void **state)
     mem_free(data);
 }
 
+/* The sample changes with the values, the fingerprint does not; fewer bytes than pieces:
+ * it is the sum of all values. */
+static void test_sample(void **state)
+{
+    struct scratch dir;
+    const char *path;
+    char *data = NULL, print[2][65], sample[2][65], want[65];
+    size_t n = 0;
+    struct b2_err err = {0};
+
+    (void)state;
+    scratch_make(&dir);
+    path = scratch_path(&dir, "m.gguf");
+    assert_int_equal(file_read_all(&data, &n, golden("align.gguf"), 1 << 20, &err),
+                     B2_OK);
+    for (int i = 0; i < 2; i++) {
+        struct modelfile *mf = NULL;
+        data[256] = (char)(data[256] ^ i);
+        assert_int_equal(file_write_all(path, data, n, true, &err), B2_OK);
+        assert_int_equal(modelfile_open(&mf, path, NULL, &err), B2_OK);
+        assert_int_equal(modelfile_fingerprint(mf, print[i], &err), B2_OK);
+        assert_int_equal(modelfile_sample(mf, sample[i], &err), B2_OK);
+        modelfile_close(mf);
+        assert_int_equal(hash_sha256(want, data + 256, n - 256, &err), B2_OK);
+        assert_string_equal(sample[i], want);
+    }
+    assert_string_equal(print[0], print[1]);
+    assert_string_not_equal(sample[0], sample[1]);
+    mem_free(data);
+    scratch_remove(&dir);
+}
+
 static void test_hash_vector(void **state)
 {
     char hex[65]; /* FIPS 180-2, appendix B.1 */
@@ -290,6 +322,7 @@ int main(void)
         cmocka_unit_test(test_split),
         cmocka_unit_test(test_split_mistakes),
         cmocka_unit_test(test_hashes),
+        cmocka_unit_test(test_sample),
         cmocka_unit_test(test_hash_vector),
         cmocka_unit_test(test_safetensors_file),
         cmocka_unit_test(test_mistakes),

@@ -162,6 +162,92 @@ static void test_output_is_cut(void **state)
     sandbox_result_free(&r);
 }
 
+/* However much it says before: how it ended stands at the end. */
+static void test_output_keeps_its_end(void **state)
+{
+    struct sandbox_result r = {0};
+
+    (void)state;
+    assert_int_equal(
+        run(&r, "print('x' * 100000)\nprint('\\0')\nprint('the end')", NULL), B2_OK);
+    assert_int_equal(r.output.len, quick.output_bytes);
+    assert_string_equal(r.output.data + r.output.len - 8, "the end\n");
+    sandbox_result_free(&r);
+}
+
+/* System calls that an answer could make through ctypes: none gives more than EPERM. */
+static void test_raw_calls(void **state)
+{
+    static const char program[] =
+        "import ctypes, os\n"
+        "libc = ctypes.CDLL(None, use_errno=True)\n"
+        "def call(name, *args):\n"
+        "    ctypes.set_errno(0)\n"
+        "    r = getattr(libc, name)(*args)\n"
+        "    if r not in (-1, 0xffffffff) or ctypes.get_errno() not in (1, 30, 38):\n"
+        "        print(name, r, ctypes.get_errno())\n"
+        "call('ptrace', 16, 1, 0, 0)\n"
+        "call('memfd_create', b'm', 0)\n"
+        "call('shmget', 0, 1 << 20, 0o1777)\n"
+        "call('msgget', 0, 0o1777)\n"
+        "call('semget', 0, 1, 0o1777)\n"
+        "call('socketpair', 1, 1, 0, (ctypes.c_int * 2)())\n"
+        "call('mount', b'none', b'/', b'tmpfs', 0, None)\n"
+        "call('umount2', b'/usr', 2)\n"
+        "call('chroot', b'/usr')\n"
+        "call('symlink', b'/etc', b'/usr/z')\n"
+        "call('link', b'/usr/bin/env', b'/z')\n"
+        "call('rename', b'/usr/bin/env', b'/z')\n"
+        "call('mknod', b'/z', 0o20666, 0x101)\n"
+        "call('mkfifo', b'/z', 0o666)\n"
+        "call('truncate', b'/usr/bin/env', 0)\n"
+        "call('ftruncate', 0, 1 << 30)\n"
+        "call('fallocate', 0, 0, 0, 1 << 30)\n"
+        "call('inotify_init')\n"
+        "call('sched_setscheduler', 0, 1, (ctypes.c_int * 1)(1))\n"
+        "call('setpriority', 0, 0, -20)\n"
+        "call('process_vm_readv', 1, None, 0, None, 0, 0)\n"
+        "call('personality', 0x40000)\n"
+        "call('setsid')\n"
+        "call('swapon', b'/usr', 0)\n"
+        "call('reboot', 0xfee1dead)\n"
+        "call('setns', 0, 0)\n"
+        "call('open', b'/z', os.O_RDWR | os.O_CREAT, 0o666)\n"
+        "call('open', b'/', os.O_RDWR | os.O_TMPFILE, 0o666)\n"
+        "for n in (425, 426, 427, 434, 437, 438):\n" /* io_uring, pidfd, openat2 */
+        "    call('syscall', n, 0, 0, 0, 0, 0, 0)\n"
+        "print('all')\n";
+    struct sandbox_result r = {0};
+
+    (void)state;
+    assert_int_equal(run(&r, program, NULL), B2_OK);
+    assert_string_equal(r.output.data, "all\n");
+    sandbox_result_free(&r);
+}
+
+/* An answer shares its user with process 1 of the sandbox: it must not end a whole run
+ * by harming that one. */
+static void test_process_1_lives(void **state)
+{
+    static const char *const programs[] = {
+        "import os\nfor s in range(1, 65):\n    try: os.kill(1, s)\n"
+        "    except OSError: pass\nprint('done')",
+        "import resource\nfor w in range(16):\n"
+        "    try: resource.prlimit(1, w, (0, 0))\n"
+        "    except (OSError, ValueError): pass\nprint('done')",
+        "import os\nos.kill(-1, 9)\nprint('done')",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < countof(programs); i++) {
+        struct sandbox_result r = {0};
+        struct b2_err err = {0};
+        if (run(&r, programs[i], &err))
+            fail_msg("program %d: %s", (int)i, err.msg);
+        sandbox_result_free(&r);
+    }
+}
+
 static void test_no_such_program(void **state)
 {
     static const char *const argv[] = {"/usr/bin/no-such-program", NULL};
@@ -180,6 +266,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_contained),
         cmocka_unit_test(test_ends),
         cmocka_unit_test(test_output_is_cut),
+        cmocka_unit_test(test_output_keeps_its_end),
+        cmocka_unit_test(test_raw_calls),
+        cmocka_unit_test(test_process_1_lives),
         cmocka_unit_test(test_no_such_program),
     };
     struct sandbox_result r = {0};

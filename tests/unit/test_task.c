@@ -9,6 +9,8 @@
 #include "unit/scratch.h"
 #include "unit/unit.h"
 
+#include <math.h>
+
 static struct scratch scratch;
 
 static void put(const char *name, const char *text)
@@ -201,6 +203,10 @@ static void test_own(void **state)
         {"i.jsonl",
          "{\"question\":\"Who?\",\"choices\":[\"you\",\"me\"],\"answer\":0}\n",
          "Question: Who?\nAnswer:", "", 1, 0},
+        {"j.jsonl", "{\"question\":\"2+3?\",\"answer\":5}\n",
+         "Question: 2+3?\nAnswer:", "5", 1, -1},
+        {"k.jsonl", "{\"question\":7,\"answer\":[1.5,\"x\"]}\n",
+         "Question: 7\nAnswer:", "1.5\nx", 1, -1},
     };
     struct task_options o = {.shots = -1};
 
@@ -215,9 +221,30 @@ static void test_own(void **state)
         ROW_CHECK(i, strcmp(a.prompt[0], table[i].prompt) == 0);
         ROW_CHECK(i, strcmp(a.answer, table[i].answer) == 0);
         ROW_CHECK(i, a.gold == table[i].gold);
+        /* two choices each, where there are choices */
+        ROW_CHECK(i, fabs(task_chance(t) - (table[i].gold >= 0 ? 0.5 : 0)) < 1e-12);
         task_ask_free(&a);
         task_free(t);
     }
+}
+
+/* A misspelt column is an error, not an empty text. */
+static void test_misspelt_column(void **state)
+{
+    struct task_options o = {.shots = -1};
+    struct task_ask a = {0};
+    struct b2_err err = {0};
+    struct task *t;
+
+    (void)state;
+    put("rows.csv", "question,answer\nWho?,me\n");
+    put("slip.json",
+        "{\"data\":\"rows.csv\",\"kind\":\"generate\",\"metrics\":[\"match\"],"
+        "\"prompt\":\"Q: {{qestion}}\",\"gold\":\"{{answer}}\"}");
+    t = open_with(scratch_path(&scratch, "slip.json"), &o);
+    assert_int_equal(task_ask_make(&a, t, 0, NULL, &err), B2_EARG);
+    assert_non_null(strstr(err.msg, "'qestion' is undefined"));
+    task_free(t);
 }
 
 static void test_text(void **state)
@@ -254,12 +281,26 @@ static void test_refused(void **state)
         {"x.json", "{", "x.json", B2_EFORMAT},
         {"x.json", "{\"promt\":\"\"}", "unknown key \"promt\"", B2_EFORMAT},
         {"x.json", "{\"kind\":\"guess\"}", "'guess', which is not known", B2_EFORMAT},
-        {"x.json", "{\"metrics\":[\"acc\"],\"choices\":\"c\"}", "\"prompt\" is missing",
-         B2_EFORMAT},
-        {"x.json", "{\"prompt\":\"{{\",\"metrics\":[\"acc\"],\"choices\":\"c\"}",
+        {"x.json", "{\"metrics\":[\"acc\"],\"choices\":\"c\"}",
+         "\"kind\" must be choice, cloze or generate", B2_EFORMAT},
+        {"x.json", "{\"kind\":\"choice\",\"metrics\":[\"acc\"],\"choices\":\"c\"}",
+         "\"prompt\" is missing", B2_EFORMAT},
+        {"x.json",
+         "{\"kind\":\"choice\",\"prompt\":\"{{\",\"metrics\":[\"acc\"],\"choices\":"
+         "\"c\"}",
          "\"prompt\": ", B2_EFORMAT},
-        {"x.json", "{\"prompt\":\"\",\"metrics\":[\"bleu\"],\"choices\":\"c\"}",
+        {"x.json",
+         "{\"kind\":\"choice\",\"prompt\":\"\",\"metrics\":[\"bleu\"],\"choices\":"
+         "\"c\"}",
          "\"bleu\" is not one of this kind", B2_EFORMAT},
+        {"x.json", "{\"kind\":\"generate\",\"prompt\":\"\"}",
+         "\"metrics\" must be a list", B2_EFORMAT},
+        {"y.csv", "question,answer\nWho?,me\nWhat?,\n",
+         "row 2: question and answer must", B2_EFORMAT},
+        {"y.jsonl", "{\"question\":\"Who?\",\"answer\":null}\n", "row 1: question and",
+         B2_EFORMAT},
+        {"y.csv", "question,answer\nWho?,me\nO\xf9?,l\xe0\n", "line 3: not UTF-8",
+         B2_EFORMAT},
         {"x.json",
          "{\"prompt\":\"\",\"kind\":\"generate\",\"metrics\":[{\"name\":\"m\","
          "\"find\":\"(\"}]}",
@@ -410,6 +451,7 @@ static void test_code(void **state)
         {"    raise SystemExit(0)\n", "left before the end", false},
         {"    import os; os._exit(0)\n", "left before the end", false},
         {"    open('/tmp/x', 'w')\n", "Read-only file system", false},
+        {"    print('x' * 100000, '\\0')\n    return x * x\n", "passed", true},
     };
     cJSON *json = cJSON_Parse(row);
 
@@ -466,11 +508,17 @@ static void test_canonical(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_prompts),      cmocka_unit_test(test_chat),
-        cmocka_unit_test(test_subset),       cmocka_unit_test(test_own),
-        cmocka_unit_test(test_text),         cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_descriptions), cmocka_unit_test(test_match),
-        cmocka_unit_test(test_program),      cmocka_unit_test(test_code),
+        cmocka_unit_test(test_prompts),
+        cmocka_unit_test(test_chat),
+        cmocka_unit_test(test_subset),
+        cmocka_unit_test(test_own),
+        cmocka_unit_test(test_misspelt_column),
+        cmocka_unit_test(test_text),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_descriptions),
+        cmocka_unit_test(test_match),
+        cmocka_unit_test(test_program),
+        cmocka_unit_test(test_code),
         cmocka_unit_test(test_canonical),
     };
     int failed;
