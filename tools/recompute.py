@@ -4,9 +4,9 @@
     recompute.py RESULT.json SCORES [BASELINE_SCORES]
 
 RESULT.json is what `eval retention`, `kld` or `loops` printed with --json; SCORES the folder
-of kept scores of the candidate (kld, loops: the --scores folder). Nothing of bonsai2 is
-used: means are means, intervals come from a bootstrap of Python's own generator, so they
-agree within its noise. Prints each figure that does not; exit 1 if there is one.
+that --scores named; for `retention` also the candidate's own folder of scores, with the
+baseline's behind it. Nothing of bonsai2 is used: means are means, intervals come from a
+bootstrap of Python's own generator, so they agree within its noise. Prints each figure that does not; exit 1 if there is one.
 """
 import csv
 import json
@@ -161,6 +161,10 @@ def main():
         result = json.load(f)
     baseline = sys.argv[3] if len(sys.argv) == 4 else None
     results = result.get("candidates", [result])
+    if baseline is None and result["measure"] == "retention":  # a folder for each model
+        for r in results:
+            retention(r, *(os.path.join(sys.argv[2], os.path.basename(r[k].rstrip("/"))) for k in ("model", "baseline")))
+        results = []
     if len(results) > 1 and result["measure"] == "retention":  # the one these scores are of
         names = [n for n in sorted(os.listdir(sys.argv[2])) if n.endswith(".jsonl")]
         with open(os.path.join(sys.argv[2], names[0]), encoding="utf-8") as f:
