@@ -125,6 +125,12 @@ static int by_task(const void *a, const void *b)
                   ((const struct item_set *)b)->task);
 }
 
+void eval_scores_sort(struct eval_scores *s)
+{
+    if (s->n > 1)
+        qsort(s->set, (size_t)s->n, sizeof *s->set, by_task);
+}
+
 enum b2_status eval_scores_read(struct eval_scores *out, const char *folder,
                                 const char *tasks, const struct log *log,
                                 struct b2_err *err)
@@ -146,8 +152,7 @@ enum b2_status eval_scores_read(struct eval_scores *out, const char *folder,
         eval_scores_free(&s);
         return rc;
     }
-    if (s.n > 1)
-        qsort(s.set, (size_t)s.n, sizeof *s.set, by_task);
+    eval_scores_sort(&s);
     *out = s;
     return B2_OK;
 }

@@ -23,6 +23,9 @@ enum b2_status eval_scores_read(struct eval_scores *out, const char *folder,
                                 struct b2_err *err) NODISCARD;
 void eval_scores_free(struct eval_scores *s); /* zeroed is fine */
 
+/* Into the order of the tasks' names, which everything else expects. */
+void eval_scores_sort(struct eval_scores *s);
+
 /* The set of that task, or NULL. */
 const struct item_set *eval_scores_find(const struct eval_scores *s, const char *task);
 

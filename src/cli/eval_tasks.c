@@ -124,12 +124,6 @@ static enum b2_status ask(struct asking *a, struct item_set *out, const char *pa
     return rc;
 }
 
-static int by_task(const void *a, const void *b)
-{
-    return strcmp(((const struct item_set *)a)->task,
-                  ((const struct item_set *)b)->task);
-}
-
 enum b2_status eval_tasks_run(struct eval_scores *out, struct eval_tasks *t,
                               const char *path, struct b2_err *err)
 {
@@ -158,8 +152,7 @@ enum b2_status eval_tasks_run(struct eval_scores *out, struct eval_tasks *t,
         eval_scores_free(&s);
         return rc;
     }
-    if (s.n > 1)
-        qsort(s.set, (size_t)s.n, sizeof *s.set, by_task);
+    eval_scores_sort(&s);
     *out = s;
     return B2_OK;
 }

@@ -23,20 +23,23 @@ static const char *const known_keys[] = {
     "inverse_weight_names",
 };
 
-/* Counts the keys of the group and refuses strangers. */
-static enum b2_status check_keys(const struct meta *m, int *n_keys, struct b2_err *err)
+enum b2_status rotation_check_keys(const struct meta *m, const char *prefix,
+                                   const char *const *known, size_t n_known,
+                                   int *n_keys, struct b2_err *err)
 {
+    const size_t n_prefix = strlen(prefix);
+
     *n_keys = 0;
     for (int64_t i = 0; i < meta_count(m); i++) {
         const char *key = meta_at(m, i)->key;
-        bool known = false;
+        bool is_known = false;
 
-        if (strncmp(key, PREFIX, sizeof PREFIX - 1) != 0)
+        if (strncmp(key, prefix, n_prefix) != 0)
             continue;
         ++*n_keys;
-        for (size_t k = 0; k < countof(known_keys) && !known; k++)
-            known = strcmp(key + sizeof PREFIX - 1, known_keys[k]) == 0;
-        if (!known)
+        for (size_t k = 0; k < n_known && !is_known; k++)
+            is_known = strcmp(key + n_prefix, known[k]) == 0;
+        if (!is_known)
             return err_set(err, B2_EUNSUP,
                            "key %.100s: this part of a rotation is not known here",
                            key);
@@ -256,7 +259,8 @@ enum b2_status rotation_read(struct rotation_decl *out, const struct meta *m,
     struct rotation_decl d = {0};
     uint32_t block = 0;
     int n_keys;
-    enum b2_status rc = check_keys(m, &n_keys, err);
+    enum b2_status rc =
+        rotation_check_keys(m, PREFIX, known_keys, countof(known_keys), &n_keys, err);
 
     if (rc)
         return rc;

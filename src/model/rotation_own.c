@@ -10,27 +10,6 @@
 static const char *const known_keys[] = {"version", "transform",   "widths",
                                          "blocks",  "sign_values", "weight_names"};
 
-/* Counts the keys of the group and refuses strangers. */
-static enum b2_status check_keys(const struct meta *m, int *n_keys, struct b2_err *err)
-{
-    *n_keys = 0;
-    for (int64_t i = 0; i < meta_count(m); i++) {
-        const char *key = meta_at(m, i)->key;
-        bool known = false;
-
-        if (strncmp(key, PREFIX, sizeof PREFIX - 1) != 0)
-            continue;
-        ++*n_keys;
-        for (size_t k = 0; k < countof(known_keys) && !known; k++)
-            known = strcmp(key + sizeof PREFIX - 1, known_keys[k]) == 0;
-        if (!known)
-            return err_set(err, B2_EUNSUP,
-                           "key %.100s: this part of a rotation is not known here",
-                           key);
-    }
-    return B2_OK;
-}
-
 static enum b2_status read_words(const struct meta *m, struct b2_err *err)
 {
     const char *word;
@@ -113,7 +92,8 @@ enum b2_status rotation_read_own(struct rotation_decl *d, const struct meta *m,
 {
     struct rotation_decl own = {.version = 1, .explicit_signs = true};
     int n_keys;
-    enum b2_status rc = check_keys(m, &n_keys, err);
+    enum b2_status rc =
+        rotation_check_keys(m, PREFIX, known_keys, countof(known_keys), &n_keys, err);
 
     if (rc || n_keys == 0)
         return rc;
