@@ -11,7 +11,7 @@
 #define COMPRESS_METRIC_H
 
 #include "base/pool.h"
-#include "compress/blas.h"
+#include "train/blas.h"
 #include "compress/rotate.h"
 
 /* The sums of one input of d values. */

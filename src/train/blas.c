@@ -1,7 +1,7 @@
 /*
  * blas.c - the functions of OpenBLAS that are used, found by name.
  */
-#include "compress/blas.h"
+#include "train/blas.h"
 
 #include "base/dynlib.h"
 #include "base/mem.h"

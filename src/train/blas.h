@@ -8,8 +8,8 @@
  *
  * Matrices are row-major; ld is the distance between rows.
  */
-#ifndef COMPRESS_BLAS_H
-#define COMPRESS_BLAS_H
+#ifndef TRAIN_BLAS_H
+#define TRAIN_BLAS_H
 
 #include "base/error.h"
 

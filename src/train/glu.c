@@ -1,0 +1,68 @@
+/*
+ * glu.c - SwiGLU, GeGLU (tanh formula) and squared ReLU.
+ */
+#include "train/glu.h"
+
+enum { CHUNK = 4096 };
+
+struct job {
+    enum glu_kind kind;
+    real *gate, *up, *y;
+    const real *cgate, *cup, *dy;
+};
+
+/* f and its slope at x. Both sigmoids: gelu(x) = x s(2c (x + .044715 x^3)). */
+static inline real act(enum glu_kind kind, real x, real *slope)
+{
+    if (kind == GLU_RELU2) {
+        real p = x > 0 ? x : 0;
+        *slope = 2 * p;
+        return p * p;
+    }
+    const bool gelu = kind == GLU_GELU;
+    const real two_c = -(real)GELU_MINUS_2C, cube = (real)GELU_CUBE;
+    const real z = gelu ? two_c * (x + cube * x * x * x) : x;
+    const real dz = gelu ? two_c * (1 + 3 * cube * x * x) : 1;
+    const real s = r_sigmoid(z);
+
+    *slope = s + x * s * (1 - s) * dz;
+    return x * s;
+}
+
+static void forward_part(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const struct job *j = ctx;
+    real slope;
+
+    (void)thread;
+    for (int64_t i = begin; i < end; i++)
+        j->y[i] = act(j->kind, j->cgate[i], &slope) * j->cup[i];
+}
+
+void glu_forward(const struct env *e, enum glu_kind kind, real *y, const real *gate,
+                 const real *up, int64_t n)
+{
+    struct job j = {.kind = kind, .y = y, .cgate = gate, .cup = up};
+
+    pool_run(e->pool, forward_part, &j, n, CHUNK);
+}
+
+static void backward_part(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const struct job *j = ctx;
+
+    (void)thread;
+    for (int64_t i = begin; i < end; i++) {
+        real slope, f = act(j->kind, j->gate[i], &slope);
+        j->gate[i] = j->dy[i] * j->up[i] * slope;
+        j->up[i] = j->dy[i] * f;
+    }
+}
+
+void glu_backward(const struct env *e, enum glu_kind kind, real *gate, real *up,
+                  const real *dy, int64_t n)
+{
+    struct job j = {.kind = kind, .gate = gate, .up = up, .dy = dy};
+
+    pool_run(e->pool, backward_part, &j, n, CHUNK);
+}

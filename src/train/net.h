@@ -1,0 +1,51 @@
+/*
+ * net.h - a whole model, forward and backward, a layer at a time.
+ *
+ * Who trains owns the weights in whatever form; a layer is asked for when it is needed,
+ * so that one layer lies in F32 at a time. The forward pass keeps each layer's input, the
+ * backward pass makes the rest again.
+ */
+#ifndef TRAIN_NET_H
+#define TRAIN_NET_H
+
+#include "train/layer.h"
+
+struct net {
+    int64_t n_layers, d;
+    struct norm out_norm; /* before the head */
+    void *ctx;            /* of the calls below */
+    /* A layer's weights, valid until the next call. */
+    const struct layer *(*layer)(void *ctx, int64_t i);
+    /* Where its gradients go; called before net_backward() computes them, and the layer
+     * may be used up by `done` afterwards. */
+    const struct layer_grad *(*grad)(void *ctx, int64_t i);
+    void (*done)(void *ctx, int64_t i); /* NULL: nobody wants to know */
+};
+
+/* Inputs of all layers and the buffers of one. */
+struct net_work;
+
+/* keep: for net_backward(); without, two inputs are enough. first: any layer of the model;
+ * all have its shape. */
+uint64_t net_work_bytes(const struct net *net, const struct layer *first,
+                        const struct layer_batch *max, int threads, bool keep);
+/* NULL: out of memory. */
+struct net_work *net_work_new(const struct net *net, const struct layer *first,
+                              const struct layer_batch *max, int threads, bool keep);
+void net_work_free(struct net_work *w); /* NULL is fine */
+
+/* Where the embeddings [tokens, d] of the batch go before net_forward(). */
+real *net_input(struct net_work *w);
+
+/* The last hidden states [tokens, d], normed: in w until its next use. */
+const real *net_forward(const struct env *e, struct net_work *w, const struct net *net,
+                        const struct layer_batch *b);
+/* What the last layer gave, before the norm. */
+const real *net_last(const struct net_work *w);
+
+/* dh [tokens, d]: gradient of what net_forward() returned; becomes that of the embeddings.
+ * dnorm [d]: of the last norm's gain, added to; may be NULL. */
+void net_backward(const struct env *e, struct net_work *w, const struct net *net,
+                  const struct layer_batch *b, real *dh, real *dnorm);
+
+#endif
