@@ -11,8 +11,8 @@
 #define COMPRESS_METRIC_H
 
 #include "base/pool.h"
-#include "train/blas.h"
 #include "compress/rotate.h"
+#include "train/blas.h"
 
 /* The sums of one input of d values. */
 struct metric_sums {

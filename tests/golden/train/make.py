@@ -11,6 +11,7 @@ being random and its head the student's (without a gradient through the teacher)
   ids, target [seqs, ctx]; window [layers]; freq [layers, head/2]; ht [tokens, d]
   loss [2]: KL and CE, means; hidden [tokens, d]: before the last norm
   grad.NAME: gradient of the tensor NAME
+adam.safetensors: see make_adam().
 """
 import math
 import sys
@@ -123,5 +124,21 @@ def make(arch, out_dir):
     print(arch, kl.item(), ce.item())
 
 
+def make_adam(out_dir):
+    """Ten numbers through six steps of AdamW with gradients that are given."""
+    torch.manual_seed(7)
+    start = torch.randn(10, dtype=torch.float64)
+    grads = torch.randn(6, 10, dtype=torch.float64) * torch.logspace(-4, 1, 10).double()
+    p = torch.nn.Parameter(start.clone())
+    opt = torch.optim.AdamW([p], lr=0.03, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
+    for g in grads:
+        p.grad = g.clone()
+        opt.step()
+    out = {"start": start, "grads": grads, "end": p.detach()}
+    save_file({k: v.float().contiguous() for k, v in out.items()},
+              f"{out_dir}/adam.safetensors")
+
+
 for a in ARCHS:
     make(a, sys.argv[1])
+make_adam(sys.argv[1])
