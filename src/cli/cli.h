@@ -23,6 +23,7 @@ enum { CLI_DONE = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_INTERRUPTED = 130 };
 int cmd_bench(int argc, char **argv);
 int cmd_chat(int argc, char **argv);
 int cmd_compress(int argc, char **argv);
+int cmd_distill(int argc, char **argv);
 int cmd_eval(int argc, char **argv);
 int cmd_eval_task(int argc, char **argv); /* argv[0] is "task" */
 int cmd_export(int argc, char **argv);

@@ -26,6 +26,7 @@ static const struct command commands[] = {
     {"Make", NULL, NULL},
     {"compress", "Compress a model to ternary weights under a byte budget.",
      cmd_compress},
+    {"distill", "Train a ternary model to say what its original says.", cmd_distill},
     {"export", "Convert between containers and weight types.", cmd_export},
     {"synth", "Write a random file with a named model's shapes.", cmd_synth},
     {"Measure", NULL, NULL},

@@ -1,0 +1,98 @@
+/*
+ * distill.h - a ternary student trained to say what its teacher says.
+ *
+ *   loss = forward KL over the whole vocabulary, mean over all tokens of a step
+ *
+ * Latents behind the codes (latent.h), scales and norms move by AdamW; what is evaluated
+ * is what a packed file computes. Held-out sequences of each region are scored before the
+ * start and at even distances; of all states that are worse than the start in no region
+ * the one with the lowest mean is kept and written. So the output is never worse there
+ * than the student that came in.
+ *
+ * Guard: a loss or a gradient that is no number changes nothing, and the rates are halved;
+ * a loss that jumps takes everything back to the last checkpoint, with half the rates.
+ *
+ * At each evaluation all that moves goes to OUT.b2distill, whole or not at all. A run that
+ * was killed goes on from there and ends with the same bytes (on the same processor level
+ * and OpenBLAS kernels; others are announced).
+ */
+#ifndef COMPRESS_DISTILL_H
+#define COMPRESS_DISTILL_H
+
+#include "base/log.h"
+#include "base/pool.h"
+#include "base/progress.h"
+#include "compress/calib.h"
+#include "train/adam.h"
+
+enum { DISTILL_MAX_REGIONS = CALIB_MAX_FILES };
+
+struct distill_rates {
+    double latent, scale, norm; /* of a full step; in units of the starting scale, of
+                                 * logarithms, of gains */
+};
+
+struct distill_params {
+    const char *teacher, *student, *output;
+    bool force, dry_run;
+    const struct calib_params *data; /* files, avoid; n_tokens and ctx are set here */
+    const char *const *held;         /* files of regions; none: every 16th sequence of
+                                      * each training file */
+    int n_held;
+    int64_t held_tokens;              /* of a region */
+    int64_t steps, batch, micro, ctx; /* sequences of a step, at a time; tokens */
+    int64_t eval_every;               /* steps */
+    int64_t patience; /* evaluations without a better one before it stops; 0: never */
+    struct distill_rates rates;
+    struct schedule schedule; /* kind, warmup, floor; total becomes steps */
+    double temperature, clip;
+    uint64_t seed;
+    struct pool *pool;
+    uint64_t mem_limit; /* 0: none */
+    const struct log *log;
+    bool (*cancelled)(void *ctx);                                  /* may be NULL */
+    void (*on_stage)(void *ctx, const char *name, uint64_t total); /* may be NULL */
+    struct progress *progress;
+    void *ctx_of_calls;
+    int64_t
+        fault_step; /* tests: the loss of this step counts as fault_value; 0: none */
+    double fault_value;
+};
+
+struct distill_region {
+    char name[64];
+    int64_t seqs;
+    double before, after; /* nat */
+};
+
+/* One evaluation. */
+struct distill_point {
+    int64_t step, tokens;
+    double loss, held; /* mean of the steps since the last one; mean over regions */
+};
+
+struct distill_report {
+    struct distill_region region[DISTILL_MAX_REGIONS];
+    int n_regions;
+    struct distill_point *curve; /* [n_points] */
+    int64_t n_points;
+    int64_t steps, tokens, best_step;      /* best_step 0: the student as it came */
+    int64_t n_latents, n_trained, changed; /* matrices, weights, codes that changed */
+    int64_t n_faults, n_back;              /* no numbers; returns to a checkpoint */
+    double before, after;                  /* means over regions */
+    double seconds, tokens_per_s, rate_share;
+    uint64_t plan_bytes;
+    char blas_core[32];
+    bool resumed, stopped_early;
+};
+
+/* B2_EARG: a budget of steps or data that cannot work, an unfinished run of other
+ * settings. B2_EUNSUP: models that cannot be distilled. B2_ENOTFOUND: no OpenBLAS.
+ * B2_ENOMEM: the plan is over the limit; says by how much. B2_ECANCEL: stopped, what was
+ * done is kept. report is filled as far as it came; distill_report_free(). */
+enum b2_status distill_run(struct distill_report *report,
+                           const struct distill_params *p,
+                           struct b2_err *err) NODISCARD;
+void distill_report_free(struct distill_report *r);
+
+#endif

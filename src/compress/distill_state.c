@@ -1,0 +1,157 @@
+/*
+ * distill_state.c - the checkpoint: one file that appears whole.
+ *
+ *   "B2DISTL1", u64 length of the recipe, the recipe, struct distill_state, the curve,
+ *   the best state, then u, its moments, log scales, their moments of every trained matrix
+ *   and the norms with theirs; at the end the SHA-256 of all that in hex.
+ *
+ * Numbers lie in the machine's order: a checkpoint belongs to the machine that made it.
+ */
+#include "base/file.h"
+#include "base/mem.h"
+#include "base/reader.h"
+#include "compress/distill_int.h"
+#include "format/hash.h"
+
+#include <string.h>
+
+static const char magic[] = "B2DISTL1";
+enum { MAGIC = 8 };
+
+/* One piece of the file after the other: both directions walk the same list. */
+struct walk {
+    struct file_out *out; /* writing */
+    struct hash *hash;
+    struct rd in; /* reading */
+    struct b2_err *err;
+    enum b2_status rc;
+};
+
+static void bytes(struct walk *w, void *p, uint64_t n)
+{
+    if (w->rc)
+        return;
+    if (!w->out) {
+        const uint8_t *src = rd_bytes(&w->in, n);
+        if (src)
+            memcpy(p, src, (size_t)n);
+        else
+            w->rc = err_set(w->err, B2_ETRUNC, "ends too early");
+        return;
+    }
+    w->rc = file_out_write(w->out, p, (size_t)n, w->err);
+    if (!w->rc)
+        w->rc = hash_add(w->hash, p, (size_t)n, w->err);
+}
+
+static void moved(struct walk *w, const struct param *p)
+{
+    const uint64_t n = (uint64_t)p->n * sizeof(float);
+
+    bytes(w, p->p, n);
+    bytes(w, p->m, n);
+    bytes(w, p->v, n);
+}
+
+/* All that follows the recipe. The curve's place grows before it is read. */
+static void body(struct walk *w, struct distill *d)
+{
+    bytes(w, &d->st, sizeof d->st);
+    if (!w->rc && !w->out) {
+        const uint64_t n = (uint64_t)d->st.n_points;
+        void *more = n <= w->in.size / sizeof *d->r->curve
+                         ? mem_realloc(d->r->curve, (size_t)n + 1, sizeof *d->r->curve)
+                         : NULL;
+        if (!more) {
+            w->rc = err_set(w->err, B2_EFORMAT, "a curve of %llu points",
+                            (unsigned long long)n);
+            return;
+        }
+        d->r->curve = more;
+    }
+    bytes(w, d->r->curve, (uint64_t)d->st.n_points * sizeof *d->r->curve);
+    bytes(w, d->best, d->best_bytes);
+    for (int64_t i = 0; i < d->s.net.n_layers; i++) {
+        for (int k = 0; k < N_LINEARS; k++) {
+            const struct latent *l = netmodel_latent(&d->s, i, k);
+            if (!l)
+                continue;
+            const struct param u = latent_param_u(l, 0), a = latent_param_scale(l, 0);
+            moved(w, &u);
+            moved(w, &a);
+        }
+    }
+    moved(w, &d->s.norms);
+}
+
+enum b2_status distill_save(struct distill *d, struct b2_err *err)
+{
+    struct walk w = {.err = err};
+    char head[MAGIC + 1], hex[HASH_HEX];
+    uint64_t len = d->recipe.len;
+
+    memcpy(head, magic, sizeof head);
+    w.rc = file_out_open(&w.out, d->state_path, true, err);
+    if (!w.rc)
+        w.rc = hash_new(&w.hash, err);
+    bytes(&w, head, MAGIC);
+    bytes(&w, &len, sizeof len);
+    bytes(&w, d->recipe.data, len);
+    body(&w, d);
+    if (!w.rc)
+        w.rc = hash_hex(w.hash, hex, err);
+    hash_free(w.hash);
+    if (!w.rc)
+        w.rc = file_out_write(w.out, hex, HASH_HEX - 1, err);
+    if (w.rc) {
+        file_out_abort(w.out);
+        err_wrap(err, "%s", d->state_path);
+        return w.rc;
+    }
+    return file_out_commit(w.out, err);
+}
+
+static enum b2_status check_head(const struct distill *d, struct walk *w)
+{
+    const uint8_t *head = rd_bytes(&w->in, MAGIC), *recipe;
+    uint64_t len = 0;
+
+    if (!head || memcmp(head, magic, MAGIC) != 0)
+        return err_set(w->err, B2_EFORMAT, "is no state of a distillation");
+    bytes(w, &len, sizeof len);
+    recipe = w->rc ? NULL : rd_bytes(&w->in, len);
+    if (!recipe)
+        return err_set(w->err, B2_ETRUNC, "ends too early");
+    if (len != d->recipe.len || memcmp(recipe, d->recipe.data, (size_t)len) != 0)
+        return err_set(w->err, B2_EARG,
+                       "belongs to a run with other settings, models or texts; --force "
+                       "throws it away");
+    return B2_OK;
+}
+
+enum b2_status distill_load(struct distill *d, struct b2_err *err)
+{
+    struct file_map map = {0};
+    char hex[HASH_HEX];
+    struct walk w = {.err = err};
+
+    w.rc = file_map(&map, d->state_path, err);
+    if (w.rc)
+        return w.rc;
+    if (map.size < MAGIC + HASH_HEX)
+        w.rc = err_set(err, B2_ETRUNC, "ends too early");
+    const size_t n = w.rc ? 0 : map.size - (HASH_HEX - 1);
+    w.in = rd_make(map.data, n);
+    if (!w.rc)
+        w.rc = check_head(d, &w);
+    if (!w.rc)
+        w.rc = hash_sha256(hex, map.data, n, err);
+    if (!w.rc && memcmp(hex, map.data + n, HASH_HEX - 1) != 0)
+        w.rc = err_set(err, B2_EFORMAT, "its checksum is wrong; --force starts again");
+    body(&w, d);
+    file_unmap(&map);
+    if (w.rc)
+        err_wrap(err, "%s", d->state_path);
+    netmodel_moved(&d->s);
+    return w.rc;
+}

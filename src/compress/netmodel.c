@@ -1,0 +1,509 @@
+/*
+ * netmodel.c - weights of a model in F32 when a layer needs them, gradients taken in when
+ * it is done.
+ */
+#include "compress/netmodel.h"
+
+#include "base/mem.h"
+#include "base/pool.h"
+#include "compress/rotate.h"
+#include "tensor/quant.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { ROWS = 16, MAX_BLOCK = 256 /* weights of any type's block */ };
+
+static const char *const linear_names[] = {
+    "attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"};
+static const char *const norm_names[] = {"attn_norm",   "attn_q_norm",
+                                         "attn_k_norm", "post_attention_norm",
+                                         "ffn_norm",    "post_ffw_norm"};
+
+const char *netmodel_linear_name(char *buf, int64_t layer, int which)
+{
+    snprintf(buf, 64, "blk.%lld.%s.weight", (long long)layer, linear_names[which]);
+    return buf;
+}
+
+static const struct weight *weight_of(const struct model *m, int64_t layer, int which)
+{
+    const struct layer_weights *l = &m->layers[layer];
+    const struct weight *const all[] = {&l->q,    &l->k,  &l->v,   &l->o,
+                                        &l->gate, &l->up, &l->down};
+
+    return all[which];
+}
+
+static const float *bias_of(const struct model *m, int64_t layer, int which)
+{
+    const struct layer_weights *l = &m->layers[layer];
+    const float *const all[N_LINEARS] = {l->q_bias, l->k_bias, l->v_bias};
+
+    return all[which];
+}
+
+static const float *norm_of(const struct model *m, int64_t layer, int which)
+{
+    const struct layer_weights *l = &m->layers[layer];
+    const float *const all[] = {l->attn_norm,      l->q_norm,   l->k_norm,
+                                l->attn_post_norm, l->ffn_norm, l->ffn_post_norm};
+
+    return all[which];
+}
+
+static int64_t norm_len(const struct hparams *hp, int which)
+{
+    return which == NORM_Q || which == NORM_K ? hp->head_dim : hp->d;
+}
+
+/* ---- decoding ---- */
+
+/* Values of a stored row without its padding: whole blocks, then one that padding ends. */
+static void stored_row(const struct weight *w, float *row, int64_t r)
+{
+    float last[MAX_BLOCK];
+    const struct dtype_info *info = dtype_info(w->type);
+    const int64_t whole = w->pad ? w->cols / info->block * info->block : w->cols;
+    const uint8_t *src = w->data + (uint64_t)r * w->row_bytes;
+
+    quant_decode_row(w->type, row, src, whole);
+    if (whole < w->cols) {
+        quant_decode_row(w->type, last,
+                         src + (uint64_t)(whole / info->block) * (uint64_t)info->bytes,
+                         info->block);
+        memcpy(row + whole, last, (size_t)(w->cols - whole) * sizeof *row);
+    }
+    for (int64_t i = 0; (info->flags & DTF_APART) && i < w->cols; i++)
+        row[i] *= w->scale;
+}
+
+/* Rows [begin, end) in the plain basis. */
+static void plain_rows(const struct weight *w, float *dst, int64_t begin, int64_t end)
+{
+    const struct rotation *rot = w->rot;
+
+    for (int64_t r = begin; r < end; r++) {
+        float *row = dst + (r - begin) * w->cols;
+        stored_row(w, row, r);
+        for (int64_t i = 0; rot && i < rot->width; i += rot->block)
+            rotate_hadamard(row + i, rot->block);
+        for (int64_t i = 0; rot && rot->signs && i < rot->width; i++)
+            row[i] *= rot->signs[i];
+    }
+}
+
+struct decode {
+    const struct weight *w;
+    float *dst;
+    const int32_t *ids;
+    float scale;
+};
+
+static void decode_part(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const struct decode *d = ctx;
+
+    (void)thread;
+    plain_rows(d->w, d->dst + begin * d->w->cols, begin, end);
+}
+
+static void decode_weight(const struct weight *w, float *dst, struct pool *pool)
+{
+    pool_run(pool, decode_part, &(struct decode){.w = w, .dst = dst}, w->rows, ROWS);
+}
+
+static void embed_part(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const struct decode *d = ctx;
+
+    (void)thread;
+    for (int64_t t = begin; t < end; t++) {
+        float *x = d->dst + t * d->w->cols;
+        plain_rows(d->w, x, d->ids[t], d->ids[t] + 1);
+        for (int64_t i = 0; d->scale != 1.0f && i < d->w->cols; i++)
+            x[i] *= d->scale;
+    }
+}
+
+void netmodel_embed(const struct netmodel *n, float *x, const int32_t *ids,
+                    int64_t n_ids)
+{
+    struct decode d = {&n->m->embd, x, ids, n->m->hp.embd_scale};
+
+    pool_run(n->pool, embed_part, &d, n_ids, ROWS);
+}
+
+static void head_rows(void *ctx, real *dst, int64_t begin, int64_t end)
+{
+    const struct model *m = ctx;
+
+    plain_rows(&m->head, dst, begin, end);
+}
+
+struct head netmodel_head(const struct netmodel *n)
+{
+    return (struct head){.vocab = n->m->hp.vocab,
+                         .d = n->m->hp.d,
+                         .rows = head_rows,
+                         .ctx = (void *)(uintptr_t)n->m,
+                         .softcap = n->m->hp.final_softcap};
+}
+
+bool netmodel_same_head(const struct model *a, const struct model *b)
+{
+    const struct weight *x = &a->head, *y = &b->head;
+
+    return x->type == y->type && x->rows == y->rows && x->cols == y->cols &&
+           x->row_bytes == y->row_bytes && !x->rot && !y->rot &&
+           memcmp(x->data, y->data, (size_t)x->row_bytes * (size_t)x->rows) == 0;
+}
+
+/* ---- layers as the net asks for them ---- */
+
+struct latent *netmodel_latent(const struct netmodel *n, int64_t layer, int which)
+{
+    struct latent *l = n->latent ? &n->latent[layer * N_LINEARS + which] : NULL;
+
+    return l && l->all ? l : NULL;
+}
+
+/* Where a layer's norm lies among the trained ones. */
+static int64_t norm_at(const struct netmodel *n, int64_t layer, int which)
+{
+    int64_t at = 0;
+
+    for (int64_t i = 0; i <= layer; i++)
+        for (int k = 0; k < (i < layer ? N_NORMS : which); k++)
+            at += norm_of(n->m, i, k) ? norm_len(&n->m->hp, k) : 0;
+    return at;
+}
+
+static void point_norms(struct netmodel *n, int64_t layer)
+{
+    for (int k = 0; k < N_NORMS; k++) {
+        const float *gain = norm_of(n->m, layer, k);
+        const int64_t at = n->norms.p && gain ? norm_at(n, layer, k) : 0;
+        n->layer.norm[k] = (struct norm){n->norms.p && gain ? n->norms.p + at : gain,
+                                         norm_len(&n->m->hp, k), n->m->hp.norm_eps};
+        n->grad.norm[k] = n->norms.p && gain ? n->norms.g + at : NULL;
+    }
+}
+
+static const struct layer *get_layer(void *ctx, int64_t i)
+{
+    struct netmodel *n = ctx;
+    const struct hparams *hp = &n->m->hp;
+    const bool slides = hparams_slides(hp, i) && hp->window > 0;
+    const struct rope_table *table = model_rope(n->m, hparams_slides(hp, i), n->ctx);
+    const bool local = table == &n->m->rope_local;
+    const int64_t half = n->ctx * (hp->n_rot / 2);
+
+    if (n->current == i)
+        return &n->layer;
+    n->current = i;
+    n->layer.window = slides ? hp->window : 0;
+    n->layer.rope.cos = n->turns + (local ? 2 * half : 0);
+    n->layer.rope.sin = n->layer.rope.cos + half;
+    for (int k = 0; k < N_LINEARS; k++) {
+        const struct latent *l = netmodel_latent(n, i, k);
+        if (l)
+            latent_weights(l, n->w[k], n->pool);
+        else
+            decode_weight(weight_of(n->m, i, k), n->w[k], n->pool);
+        n->layer.lin[k].b = bias_of(n->m, i, k);
+    }
+    point_norms(n, i);
+    return &n->layer;
+}
+
+static const struct layer_grad *get_grad(void *ctx, int64_t i)
+{
+    struct netmodel *n = ctx;
+
+    for (int k = 0; k < N_LINEARS; k++) {
+        const struct linear *l = &n->layer.lin[k];
+        n->grad.lin[k].w = netmodel_latent(n, i, k) ? n->dw[k] : NULL;
+        if (n->grad.lin[k].w)
+            memset(n->dw[k], 0, (size_t)(l->rows * l->cols) * sizeof(float));
+    }
+    return &n->grad;
+}
+
+static void take_grad(void *ctx, int64_t i)
+{
+    struct netmodel *n = ctx;
+
+    for (int k = 0; k < N_LINEARS; k++) {
+        struct latent *l = netmodel_latent(n, i, k);
+        if (l)
+            latent_collect(l, n->dw[k], n->pool);
+    }
+}
+
+void netmodel_moved(struct netmodel *n)
+{
+    n->current = -1;
+}
+
+void netmodel_each_norm(const struct netmodel *n,
+                        void (*fn)(void *ctx, const char *name, int64_t at,
+                                   int64_t len),
+                        void *ctx)
+{
+    const struct hparams *hp = &n->m->hp;
+    int64_t at = 0;
+    char name[64];
+
+    for (int64_t i = 0; i < hp->n_layers; i++) {
+        for (int k = 0; k < N_NORMS; k++) {
+            if (!norm_of(n->m, i, k))
+                continue;
+            snprintf(name, sizeof name, "blk.%lld.%s.weight", (long long)i,
+                     norm_names[k]);
+            fn(ctx, name, at, norm_len(hp, k));
+            at += norm_len(hp, k);
+        }
+    }
+    fn(ctx, "output_norm.weight", at, hp->d);
+}
+
+/* ---- making ---- */
+
+static int64_t turn_reals(const struct model *m, int64_t ctx)
+{
+    return 4 * ctx * (m->hp.n_rot / 2);
+}
+
+static int64_t layer_values(const struct model *m)
+{
+    int64_t sum = 0;
+
+    for (int k = 0; k < N_LINEARS; k++)
+        sum += weight_of(m, 0, k)->rows * weight_of(m, 0, k)->cols;
+    return sum;
+}
+
+static int64_t norm_values(const struct model *m)
+{
+    int64_t sum = m->hp.d;
+
+    for (int64_t i = 0; i < m->hp.n_layers; i++)
+        for (int k = 0; k < N_NORMS; k++)
+            sum += norm_of(m, i, k) ? norm_len(&m->hp, k) : 0;
+    return sum;
+}
+
+static bool can_train(const struct weight *w)
+{
+    struct codes c;
+
+    return codes_of(&c, w->type) && c.ternary &&
+           !(dtype_info(w->type)->flags & DTF_APART);
+}
+
+uint64_t netmodel_bytes(const struct model *m, int64_t ctx, bool trained)
+{
+    uint64_t reals =
+        (uint64_t)turn_reals(m, ctx) + (uint64_t)layer_values(m) * (trained ? 2 : 1);
+    uint64_t bytes = reals * sizeof(float);
+
+    for (int64_t i = 0; trained && i < m->hp.n_layers; i++)
+        for (int k = 0; k < N_LINEARS; k++)
+            if (can_train(weight_of(m, i, k)))
+                bytes += latent_bytes(weight_of(m, i, k));
+    return bytes + (trained ? 4 * (uint64_t)norm_values(m) * sizeof(float) : 0);
+}
+
+static enum b2_status check_model(const struct model *m, struct b2_err *err)
+{
+    const struct arch *a = m->hp.arch;
+
+    if (a->delta || a->attn_gate || a->sub_norms || a->fused || a->longrope)
+        return err_set(err, B2_EUNSUP,
+                       "%s: architecture `%s` cannot be distilled yet (llama, qwen2, "
+                       "qwen3, gemma3 can)",
+                       modelfile_path(m->mf), a->name);
+    for (int64_t i = 0; i < m->hp.n_layers; i++)
+        for (int k = 0; k < N_LINEARS; k++) {
+            const struct weight *w = weight_of(m, i, k);
+            if (w->rot && w->rot->head)
+                return err_set(err, B2_EUNSUP, "%s: its rotation reorders heads",
+                               w->name);
+            if (w->rows != weight_of(m, 0, k)->rows ||
+                w->cols != weight_of(m, 0, k)->cols)
+                return err_set(err, B2_EUNSUP, "%s: layers of different shapes",
+                               w->name);
+        }
+    return B2_OK;
+}
+
+static enum b2_status make_buffers(struct netmodel *n, struct b2_err *err)
+{
+    const struct hparams *hp = &n->m->hp;
+    const bool trained = n->latent != NULL;
+    const int64_t half = n->ctx * (hp->n_rot / 2);
+    bool ok = true;
+
+    n->turns = mem_calloc((size_t)turn_reals(n->m, n->ctx), sizeof *n->turns);
+    for (int k = 0; k < N_LINEARS; k++) {
+        const struct weight *w = weight_of(n->m, 0, k);
+        const size_t values = (size_t)(w->rows * w->cols);
+        n->w[k] = mem_aligned(64, values, sizeof(float));
+        if (trained)
+            n->dw[k] = mem_aligned(64, values, sizeof(float));
+        ok = ok && n->w[k] && (!trained || n->dw[k]);
+        n->layer.lin[k] = (struct linear){n->w[k], NULL, w->rows, w->cols};
+    }
+    if (!ok || !n->turns)
+        return err_set(err, B2_ENOMEM, "out of memory for a layer");
+    const struct rope_table *all = model_rope(n->m, false, n->ctx);
+    rope_fill(n->turns, n->turns + half, all->freq, all->mscale, n->ctx, hp->n_rot);
+    const struct rope_table *local = model_rope(n->m, true, n->ctx);
+    rope_fill(n->turns + 2 * half, n->turns + 3 * half, local->freq, local->mscale,
+              n->ctx, hp->n_rot);
+    return B2_OK;
+}
+
+struct copy_norms {
+    struct netmodel *n;
+    bool all_f32;
+};
+
+static void see_norm(void *ctx, const char *name, int64_t at, int64_t len)
+{
+    struct copy_norms *c = ctx;
+    const int64_t i = modelfile_find(c->n->m->mf, name);
+
+    (void)at;
+    (void)len;
+    if (i < 0 || modelfile_tensor(c->n->m->mf, i)->type != DT_F32)
+        c->all_f32 = false;
+}
+
+/* Norms are trained when they are stored as they are computed. */
+static enum b2_status make_norms(struct netmodel *n, struct b2_err *err)
+{
+    struct copy_norms c = {n, true};
+    const struct hparams *hp = &n->m->hp;
+    const int64_t len = norm_values(n->m);
+    int64_t at = 0;
+
+    netmodel_each_norm(n, see_norm, &c);
+    if (!c.all_f32)
+        return B2_OK;
+    float *p = mem_calloc((size_t)(4 * len), sizeof *p);
+    if (!p)
+        return err_set(err, B2_ENOMEM, "out of memory for the norms");
+    n->norms = (struct param){p, p + len, p + 2 * len, p + 3 * len, len, 1.0f};
+    for (int64_t i = 0; i < hp->n_layers; i++)
+        for (int k = 0; k < N_NORMS; k++) {
+            const float *gain = norm_of(n->m, i, k);
+            if (!gain)
+                continue;
+            memcpy(p + at, gain, (size_t)norm_len(hp, k) * sizeof *p);
+            at += norm_len(hp, k);
+        }
+    memcpy(p + at, n->m->out_norm, (size_t)hp->d * sizeof *p);
+    n->net.out_norm.gain = p + at;
+    return B2_OK;
+}
+
+static enum b2_status make_latents(struct netmodel *n, const struct netmodel_how *how,
+                                   struct b2_err *err)
+{
+    enum b2_status rc = B2_OK;
+
+    for (int64_t i = 0; i < n->m->hp.n_layers && !rc; i++) {
+        for (int k = 0; k < N_LINEARS && !rc; k++) {
+            const struct weight *w = weight_of(n->m, i, k);
+            const uint64_t seed = how->seed + (uint64_t)(i * N_LINEARS + k) * 1000003u;
+            if (!can_train(w))
+                continue;
+            decode_weight(weight_of(how->teacher, i, k), n->w[k], n->pool);
+            rc = latent_new(&n->latent[i * N_LINEARS + k], w, n->w[k], seed, n->pool,
+                            err);
+            n->n_latents++;
+            n->n_trained += w->rows * w->cols;
+        }
+    }
+    if (!rc && n->n_latents == 0)
+        rc = err_set(err, B2_EUNSUP,
+                     "%s: no ternary matrix that could be trained; make one with "
+                     "`bonsai2 compress`",
+                     modelfile_path(n->m->mf));
+    return rc;
+}
+
+static enum b2_status check_teacher(const struct model *s, const struct model *t,
+                                    struct b2_err *err)
+{
+    if (s->hp.n_layers != t->hp.n_layers || s->hp.vocab != t->hp.vocab ||
+        s->hp.d != t->hp.d || s->hp.f != t->hp.f || s->hp.arch != t->hp.arch ||
+        s->hp.n_heads != t->hp.n_heads || s->hp.n_kv_heads != t->hp.n_kv_heads ||
+        s->hp.head_dim != t->hp.head_dim)
+        return err_set(err, B2_EUNSUP,
+                       "%s and its teacher %s have different shapes: give the model "
+                       "that the student was made from",
+                       modelfile_path(s->mf), modelfile_path(t->mf));
+    return check_model(t, err);
+}
+
+enum b2_status netmodel_new(struct netmodel *out, const struct model *m,
+                            const struct netmodel_how *how, struct b2_err *err)
+{
+    const struct hparams *hp = &m->hp;
+    enum b2_status rc = check_model(m, err);
+
+    *out = (struct netmodel){.m = m, .pool = how->pool, .current = -1, .ctx = how->ctx};
+    if (!rc && how->teacher)
+        rc = check_teacher(m, how->teacher, err);
+    if (rc)
+        return rc;
+    out->layer =
+        (struct layer){.d = hp->d,
+                       .f = hp->f,
+                       .n_heads = hp->n_heads,
+                       .n_kv_heads = hp->n_kv_heads,
+                       .head_dim = hp->head_dim,
+                       .attn_scale = hp->attn_scale,
+                       .glu = hp->arch->glu,
+                       .rope = {hp->arch->rope, hp->head_dim, hp->n_rot, NULL, NULL}};
+    out->net = (struct net){.n_layers = hp->n_layers,
+                            .d = hp->d,
+                            .out_norm = {m->out_norm, hp->d, hp->norm_eps},
+                            .ctx = out,
+                            .layer = get_layer,
+                            .grad = get_grad,
+                            .done = take_grad};
+    if (how->teacher) {
+        out->latent =
+            mem_calloc((size_t)(hp->n_layers * N_LINEARS), sizeof *out->latent);
+        if (!out->latent)
+            rc = err_set(err, B2_ENOMEM, "out of memory");
+    }
+    if (!rc)
+        rc = make_buffers(out, err);
+    if (!rc && how->teacher)
+        rc = make_latents(out, how, err);
+    if (!rc && how->teacher)
+        rc = make_norms(out, err);
+    point_norms(out, 0); /* which norms there are decides sizes of buffers */
+    if (rc)
+        netmodel_free(out);
+    return rc;
+}
+
+void netmodel_free(struct netmodel *n)
+{
+    for (int k = 0; k < N_LINEARS; k++) {
+        mem_free(n->w[k]);
+        mem_free(n->dw[k]);
+    }
+    for (int64_t i = 0; n->latent && i < n->m->hp.n_layers * N_LINEARS; i++)
+        latent_free(&n->latent[i]);
+    mem_free(n->latent);
+    mem_free(n->norms.p);
+    mem_free(n->turns);
+    *n = (struct netmodel){0};
+}

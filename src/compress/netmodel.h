@@ -1,0 +1,69 @@
+/*
+ * netmodel.h - an opened model as a net that can be run backwards.
+ *
+ * Frozen (a teacher): each layer's weights are decoded to F32 when it is needed. Trained
+ * (a student): ternary matrices have latents (latent.h), norms stored as F32 are trained
+ * too, everything else stays. One layer lies in F32 at a time.
+ */
+#ifndef COMPRESS_NETMODEL_H
+#define COMPRESS_NETMODEL_H
+
+#include "compress/latent.h"
+#include "model/model.h"
+#include "train/head.h"
+#include "train/net.h"
+
+struct netmodel {
+    const struct model *m;
+    struct pool *pool;
+    struct net net;
+    struct layer layer;     /* the one that is decoded */
+    struct layer_grad grad; /* where its gradients go; trained only */
+    int64_t current;        /* its number; -1: none */
+    float *w[N_LINEARS], *dw[N_LINEARS];
+    real *turns; /* cos and sin of both kinds of layers */
+    int64_t ctx;
+    /* Trained only. */
+    struct latent *latent;        /* [n_layers, N_LINEARS]; no codes: frozen */
+    struct param norms;           /* of all layers and the last one, in one piece */
+    int64_t n_latents, n_trained; /* matrices, weights */
+};
+
+struct netmodel_how {
+    const struct model *teacher; /* latents start at its weights; NULL: frozen */
+    uint64_t seed;
+    int64_t ctx;
+    struct pool *pool;
+};
+
+/* Bytes that netmodel_new() takes beside the model. */
+uint64_t netmodel_bytes(const struct model *m, int64_t ctx, bool trained);
+
+/* *out must stay where it is. B2_EUNSUP: an architecture without a backward pass, nothing that can be trained, a
+ * teacher of another shape. B2_EFORMAT, B2_ENOMEM. */
+enum b2_status netmodel_new(struct netmodel *out, const struct model *m,
+                            const struct netmodel_how *how,
+                            struct b2_err *err) NODISCARD;
+void netmodel_free(struct netmodel *n); /* zeroed is fine */
+
+/* x [n, d] = embeddings of ids */
+void netmodel_embed(const struct netmodel *n, float *x, const int32_t *ids,
+                    int64_t n_ids);
+struct head netmodel_head(const struct netmodel *n);
+/* Whether both heads are the same bytes. */
+bool netmodel_same_head(const struct model *a, const struct model *b);
+
+/* To be called when trained numbers have changed. */
+void netmodel_moved(struct netmodel *n);
+
+/* A layer's matrix, or NULL when it is not trained. */
+struct latent *netmodel_latent(const struct netmodel *n, int64_t layer, int which);
+/* The tensor's name; buf [64]. */
+const char *netmodel_linear_name(char *buf, int64_t layer, int which);
+/* Norms in the order of n->norms: calls fn for each with its name, place and length. */
+void netmodel_each_norm(const struct netmodel *n,
+                        void (*fn)(void *ctx, const char *name, int64_t at,
+                                   int64_t len),
+                        void *ctx);
+
+#endif

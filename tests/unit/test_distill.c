@@ -1,0 +1,358 @@
+/*
+ * test_distill.c - distillation of a tiny student: the divergence falls, what is evaluated
+ * is what is written, and nothing that goes wrong on the way makes the result worse.
+ */
+#define _GNU_SOURCE /* mkdtemp */
+#include "compress/distill.h"
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "base/str.h"
+#include "format/modelfile.h"
+#include "train/blas.h"
+#include "unit/scratch.h"
+#include "unit/tiny_model.h"
+#include "unit/unit.h"
+
+#include <math.h>
+
+static struct scratch scratch;
+static char teacher[300], student[300], text[300], held[300], out[300], other[300];
+
+enum { STEPS = 12 };
+
+struct stop {
+    int calls, after; /* says stop from the call of this number on; 0: never */
+};
+
+static bool is_cancelled(void *ctx)
+{
+    struct stop *s = ctx;
+
+    return s->after > 0 && ++s->calls >= s->after;
+}
+
+static struct distill_params plain(const struct calib_params *data, struct stop *stop)
+{
+    return (struct distill_params){.teacher = teacher,
+                                   .student = student,
+                                   .output = out,
+                                   .force = true,
+                                   .data = data,
+                                   .steps = STEPS,
+                                   .batch = 3,
+                                   .micro = 2, /* the last pass of a step is smaller */
+                                   .ctx = 32,
+                                   .eval_every = 4,
+                                   .rates = {3e-3, 3e-3, 1e-3},
+                                   .schedule = {SCHEDULE_COSINE, 2, 0, 0.05},
+                                   .temperature = 1,
+                                   .clip = 1,
+                                   .seed = 5,
+                                   .cancelled = is_cancelled,
+                                   .ctx_of_calls = stop};
+}
+
+static const char *const files[] = {text}, *const regions[] = {held, text};
+static const struct calib_params data = {.files = files, .n_files = 1};
+static struct stop never;
+
+static void run(struct distill_report *r, const struct distill_params *p)
+{
+    struct b2_err err = {0};
+
+    if (distill_run(r, p, &err))
+        fail_msg("%s", err.msg);
+}
+
+static void drop(const char *path)
+{
+    struct b2_err err = {0};
+
+    if (file_exists(path) && file_remove(path, &err))
+        fail_msg("%s", err.msg);
+}
+
+static char *bytes_of(const char *path, size_t *n)
+{
+    struct b2_err err = {0};
+    char *file;
+
+    if (file_read_all(&file, n, path, 1 << 24, &err))
+        fail_msg("%s", err.msg);
+    return file;
+}
+
+static void assert_same_file(const char *a, const char *b)
+{
+    size_t na, nb;
+    char *x = bytes_of(a, &na), *y = bytes_of(b, &nb);
+
+    assert_int_equal(na, nb);
+    assert_memory_equal(x, y, na);
+    mem_free(x);
+    mem_free(y);
+}
+
+static void test_falls(void **state)
+{
+    struct distill_params p = plain(&data, &never);
+    struct distill_report r, again;
+
+    (void)state;
+    p.held = regions;
+    p.n_held = 1;
+    p.held_tokens = 300;
+    run(&r, &p);
+    assert_int_equal(r.n_regions, 1);
+    assert_string_equal(r.region[0].name, "held.txt");
+    assert_true(r.after < 0.8 * r.before && r.best_step > 0 && r.changed > 0);
+    assert_int_equal(r.n_points, 1 + STEPS / 4);
+    assert_int_equal(r.tokens, STEPS * 3 * 32);
+    assert_false(r.resumed);
+    /* the written file as a student: it scores exactly what was said of it */
+    p.student = out;
+    p.output = other;
+    p.steps = 1;
+    p.rates = (struct distill_rates){0, 0, 0};
+    run(&again, &p);
+    assert_true(again.before == r.after);
+    assert_int_equal(again.best_step, 0);
+    distill_report_free(&r);
+    distill_report_free(&again);
+}
+
+static void test_threads(void **state)
+{
+    struct distill_report r;
+
+    (void)state;
+    for (int i = 1; i <= 2; i++) {
+        struct distill_params p = plain(&data, &never);
+        p.pool = pool_new(i);
+        p.output = i == 1 ? out : other;
+        run(&r, &p);
+        distill_report_free(&r);
+        pool_free(p.pool);
+    }
+    assert_same_file(out, other);
+}
+
+/* Stopped wherever it is, a run goes on and ends with the same bytes. */
+static void test_resume(void **state)
+{
+    struct distill_params p = plain(&data, &never);
+    struct distill_report r;
+    struct b2_err err;
+    char left[600];
+
+    (void)state;
+    run(&r, &p);
+    distill_report_free(&r);
+    for (int after = 1; after < 14; after += 4) {
+        struct stop stop = {0, after};
+        p = plain(&data, &stop);
+        p.output = other;
+        drop(other);
+        assert_int_equal(distill_run(&r, &p, &err), B2_ECANCEL);
+        assert_false(file_exists(other));
+        distill_report_free(&r);
+        snprintf(left, sizeof left, "%s.b2distill", other);
+        const bool begun = file_exists(left); /* not before the first scores */
+        ROW_CHECK(after, begun == (after > 1));
+        stop.after = 0;
+        p.force = false;
+        run(&r, &p);
+        ROW_CHECK(after, r.resumed == begun && !file_exists(left));
+        assert_int_equal(r.n_points, 1 + STEPS / 4);
+        distill_report_free(&r);
+        assert_same_file(out, other);
+    }
+}
+
+/* A loss that is no number, and one that jumps. */
+static void test_faults(void **state)
+{
+    static const struct {
+        double value;
+        int64_t faults, back;
+    } rows[] = {{(double)NAN, 1, 0}, {(double)INFINITY, 1, 0}, {1e6, 0, 1}};
+
+    (void)state;
+    for (size_t i = 0; i < countof(rows); i++) {
+        struct distill_params p = plain(&data, &never);
+        struct distill_report r;
+        p.fault_step = 7;
+        p.fault_value = rows[i].value;
+        run(&r, &p);
+        ROW_CHECK(i, r.n_faults == rows[i].faults && r.n_back == rows[i].back);
+        ROW_CHECK(i, r.rate_share == 0.5 && r.steps == STEPS);
+        ROW_CHECK(i, r.n_points == 1 + STEPS / 4);
+        ROW_CHECK(i, r.after < 0.9 * r.before && r.best_step > 0);
+        distill_report_free(&r);
+    }
+}
+
+/* Rates that destroy the model: the student is written as it came. */
+static void test_never_worse(void **state)
+{
+    struct distill_params p = plain(&data, &never);
+    struct distill_report r;
+    struct modelfile *was, *is;
+    struct b2_err err = {0};
+
+    (void)state;
+    p.rates = (struct distill_rates){30, 0, 10};
+    p.schedule.warmup = 0;
+    p.schedule.floor = 1;
+    p.steps = 1;
+    run(&r, &p);
+    assert_true(r.after == r.before && r.best_step == 0 && r.changed == 0);
+    distill_report_free(&r);
+    assert_int_equal(modelfile_open(&was, student, NULL, &err), B2_OK);
+    assert_int_equal(modelfile_open(&is, out, NULL, &err), B2_OK);
+    for (int64_t i = 0; i < modelfile_n_tensors(was); i++) {
+        const struct tensor *a = modelfile_tensor(was, i), *b = modelfile_tensor(is, i);
+        assert_string_equal(a->name, b->name);
+        assert_int_equal(a->n_bytes, b->n_bytes);
+        assert_memory_equal(a->data, b->data, a->n_bytes);
+    }
+    assert_non_null(meta_find(modelfile_meta(is), "bonsai2.distill.recipe"));
+    modelfile_close(was);
+    modelfile_close(is);
+}
+
+/* Stops when nothing gets better; a plan over the limit is refused; nothing is written by
+ * a trial. */
+static void test_limits(void **state)
+{
+    struct distill_params p = plain(&data, &never);
+    struct distill_report r;
+    struct b2_err err = {0};
+
+    (void)state;
+    p.rates = (struct distill_rates){0, 0, 0};
+    p.patience = 1;
+    run(&r, &p);
+    assert_true(r.stopped_early && r.steps == 4);
+    distill_report_free(&r);
+
+    drop(other);
+    p.output = other;
+    p.dry_run = true;
+    run(&r, &p);
+    assert_true(r.plan_bytes > 1 << 20 && r.tokens_per_s > 0 && !file_exists(other));
+    p.mem_limit = r.plan_bytes - 1;
+    distill_report_free(&r);
+    assert_int_equal(distill_run(&r, &p, &err), B2_ENOMEM);
+    assert_non_null(strstr(err.msg, ", 1 more than"));
+    distill_report_free(&r);
+}
+
+static void refuse(const struct distill_params *p, enum b2_status want,
+                   const char *word)
+{
+    struct distill_report r;
+    struct b2_err err = {0};
+
+    assert_int_equal(distill_run(&r, p, &err), want);
+    if (!strstr(err.msg, word))
+        fail_msg("`%s` lacks `%s`", err.msg, word);
+    distill_report_free(&r);
+}
+
+static void test_refused(void **state)
+{
+    struct distill_params p = plain(&data, &never);
+    struct stop stop = {0, 12};
+    char small[600];
+    struct b2_err err = {0};
+    const struct tiny_params three = {7, DT_F32, DT_F32, 3, 0, 0, 0, 0, 0, 0, 0};
+
+    (void)state;
+    snprintf(small, sizeof small, "%s/three.gguf", scratch.dir);
+    assert_int_equal(tiny_model_write(small, &three, &err), B2_OK);
+    p.teacher = small;
+    refuse(&p, B2_EUNSUP, "different shapes");
+    p.teacher = p.student = teacher;
+    refuse(&p, B2_EUNSUP, "no ternary matrix");
+    p = plain(&data, &never);
+    p.output = student;
+    refuse(&p, B2_EARG, "student");
+    p.output = teacher;
+    refuse(&p, B2_EARG, "teacher");
+    p = plain(&data, &never);
+    p.ctx = 20000;
+    refuse(&p, B2_EARG, "tokens");
+    /* the state of another run, and a broken one */
+    p = plain(&data, &stop);
+    p.output = other;
+    drop(other);
+    refuse(&p, B2_ECANCEL, "goes on");
+    stop.after = 0;
+    p.force = false;
+    p.seed++;
+    refuse(&p, B2_EARG, "other settings");
+    p.seed--;
+    snprintf(small, sizeof small, "%s.b2distill", other);
+    size_t n;
+    char *file = bytes_of(small, &n);
+    file[n / 2] ^= 1;
+    assert_int_equal(file_write_all(small, file, n, true, &err), B2_OK);
+    refuse(&p, B2_EFORMAT, "checksum");
+    for (size_t cut = 0; cut < n; cut += n / 7) {
+        struct distill_report r;
+        assert_int_equal(file_write_all(small, file, cut, true, &err), B2_OK);
+        assert_true(distill_run(&r, &p, &err) != B2_OK);
+        distill_report_free(&r);
+    }
+    mem_free(file);
+}
+
+static void make_files(void)
+{
+    struct tiny_params p = {.seed = 7, .type = DT_F32, .vec_type = DT_F32};
+    struct b2_err err = {0};
+    struct rng r = rng_make(11);
+    struct str s = {0}, h = {0};
+
+    snprintf(teacher, sizeof teacher, "%s/teacher.gguf", scratch.dir);
+    snprintf(student, sizeof student, "%s/student.gguf", scratch.dir);
+    snprintf(held, sizeof held, "%s/held.txt", scratch.dir);
+    snprintf(text, sizeof text, "%s/text.txt", scratch.dir);
+    snprintf(out, sizeof out, "%s/out.gguf", scratch.dir);
+    snprintf(other, sizeof other, "%s/other.gguf", scratch.dir);
+    assert_int_equal(tiny_model_write(teacher, &p, &err), B2_OK);
+    p.type = DT_Q2_0;
+    assert_int_equal(tiny_model_write(student, &p, &err), B2_OK);
+    for (int i = 0; i < 900; i++)
+        str_printf(i < 200 ? &h : &s, "w%d%s", (int)rng_below(&r, 97),
+                   i % 9 == 8 ? "\n" : " ");
+    assert_int_equal(file_write_all(text, s.data, s.len, true, &err), B2_OK);
+    assert_int_equal(file_write_all(held, h.data, h.len, true, &err), B2_OK);
+    str_free(&s);
+    str_free(&h);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_falls),       cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_resume),      cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_never_worse), cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_refused),
+    };
+    struct blas *blas;
+    struct b2_err err = {0};
+
+    if (blas_open(&blas, &err)) {
+        printf("skipped: %s\n", err.msg);
+        return 77;
+    }
+    blas_close(blas);
+    scratch_make(&scratch);
+    make_files();
+    int rc = cmocka_run_group_tests(tests, NULL, NULL);
+    scratch_remove(&scratch);
+    return rc;
+}
