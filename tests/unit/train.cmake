@@ -8,3 +8,8 @@ b2_test(test_train SRC unit/test_train.c LIBS b2_train)
 b2_test(test_adam SRC unit/test_adam.c LIBS b2_train)
 b2_test(test_latent SRC unit/test_latent.c LIBS b2_compress)
 b2_test(test_distill SRC unit/test_distill.c unit/tiny_model.c LIBS b2_compress)
+add_test(NAME e2e_distill
+    COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/e2e/test_distill.sh
+        $<TARGET_FILE:bonsai2_cli> $<TARGET_FILE:tiny_model>)
+set_tests_properties(e2e_distill PROPERTIES
+    SKIP_RETURN_CODE 77 TIMEOUT 240 LABELS e2e)
