@@ -75,8 +75,12 @@ static enum b2_status check_keys(const cJSON *o, struct b2_err *err)
 static enum b2_status use_chat(struct task_desc *d, struct b2_err *err)
 {
     cJSON *chat = cJSON_DetachItemFromObjectCaseSensitive(d->json, "chat");
-    enum b2_status rc = check_keys(chat, err);
+    enum b2_status rc = B2_OK;
 
+    if (chat && !cJSON_IsObject(chat)) /* only an object's values have names */
+        rc = bad(err, "chat", "an object");
+    else
+        rc = check_keys(chat, err);
     while (!rc && chat && chat->child) {
         cJSON *e = cJSON_DetachItemViaPointer(chat, chat->child);
         char *key = mem_strdup(e->string);

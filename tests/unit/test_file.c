@@ -254,22 +254,35 @@ static void test_out_refusals(void **state)
     check_entries(1);
 }
 
+/* In a child: waits to be killed, and ends with its parent. A test that fails half way
+ * must not leave a process behind that holds its output open. */
+static void wait_for_end(const int hold[2])
+{
+    char c;
+
+    close(hold[1]);
+    (void)!read(hold[0], &c, 1); /* the parent never writes */
+    _exit(1);
+}
+
 /* A child that starts the file and says so, then waits for its end. */
 static pid_t unfinished_writer(const char *path)
 {
-    int said[2];
+    int said[2], hold[2];
     char c;
 
     assert_int_equal(pipe(said), 0);
+    assert_int_equal(pipe(hold), 0);
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
         struct b2_err err = {0};
         struct file_out *f = NULL;
         if (file_out_open(&f, path, true, &err) == B2_OK && write(said[1], "x", 1) == 1)
-            (void)pause();
+            wait_for_end(hold);
         _exit(1);
     }
+    close(hold[0]); /* the other end stays open as long as this process */
     close(said[1]);
     assert_int_equal(read(said[0], &c, 1), 1);
     close(said[0]);
@@ -389,12 +402,13 @@ static void test_cache_drop(void **state)
 static void test_lock(void **state)
 {
     struct b2_err err = {0};
-    int fd = -1, ready[2];
+    int fd = -1, ready[2], hold[2];
     char byte;
     const char *path = scratch_path(&s, "lock");
 
     (void)state;
     assert_int_equal(pipe(ready), 0);
+    assert_int_equal(pipe(hold), 0);
     fflush(NULL);
     pid_t pid = fork();
     assert_true(pid >= 0);
@@ -402,8 +416,7 @@ static void test_lock(void **state)
         int mine;
         byte = file_lock(&mine, path, NULL) ? 'n' : 'y';
         if (write(ready[1], &byte, 1) == 1)
-            for (;;)
-                pause();
+            wait_for_end(hold);
         _exit(1);
     }
     assert_int_equal(read(ready[0], &byte, 1), 1);
@@ -412,6 +425,8 @@ static void test_lock(void **state)
     waitpid(pid, NULL, 0);
     close(ready[0]);
     close(ready[1]);
+    close(hold[0]);
+    close(hold[1]);
     assert_int_equal(byte, 'y');
     assert_int_equal(rc, B2_EEXIST);
     assert_non_null(strstr(err.msg, "in use by another process"));

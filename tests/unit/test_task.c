@@ -357,6 +357,22 @@ static void test_descriptions(void **state)
     file_match_free(names, n);
 }
 
+static void test_chat_keys(void **state)
+{
+    static const char *const table[] = {"[1,\"x\"]", "[null]", "\"x\"", "1", "null"};
+
+    (void)state;
+    for (size_t i = 0; i < countof(table); i++) {
+        struct task_desc d = {0};
+        struct b2_err err = {0};
+        char text[80];
+        int n = snprintf(text, sizeof text, "{\"chat\":%s}", table[i]);
+        ROW_CHECK(i,
+                  task_desc_parse(&d, "x", text, (size_t)n, true, &err) == B2_EFORMAT);
+        ROW_CHECK(i, strstr(err.msg, "\"chat\" must be an object") != NULL);
+    }
+}
+
 static struct task_desc description_of(const char *name)
 {
     struct task_desc d = {0};
@@ -508,17 +524,12 @@ static void test_canonical(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_prompts),
-        cmocka_unit_test(test_chat),
-        cmocka_unit_test(test_subset),
-        cmocka_unit_test(test_own),
-        cmocka_unit_test(test_misspelt_column),
-        cmocka_unit_test(test_text),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_descriptions),
-        cmocka_unit_test(test_match),
-        cmocka_unit_test(test_program),
-        cmocka_unit_test(test_code),
+        cmocka_unit_test(test_prompts),         cmocka_unit_test(test_chat),
+        cmocka_unit_test(test_subset),          cmocka_unit_test(test_own),
+        cmocka_unit_test(test_misspelt_column), cmocka_unit_test(test_text),
+        cmocka_unit_test(test_refused),         cmocka_unit_test(test_descriptions),
+        cmocka_unit_test(test_chat_keys),       cmocka_unit_test(test_match),
+        cmocka_unit_test(test_program),         cmocka_unit_test(test_code),
         cmocka_unit_test(test_canonical),
     };
     int failed;
