@@ -71,6 +71,10 @@ void forward_mark(struct forward *f, int64_t pos, int64_t last);
 bool forward_layers(struct forward *f, const int32_t *ids, int64_t n, int64_t pos0,
                     const atomic_int *cancel);
 
+/* Stands in for forward_layers() without its work: random keys and values, a recurrent
+ * state as it is, checkpoints as a prompt makes them. */
+void forward_fill(struct forward *f, int64_t n, int64_t pos0, uint64_t seed);
+
 /* Logits [n_last, V] of the last n_last of the n tokens just run. */
 void forward_head(struct forward *f, int64_t n, int64_t n_last, float *logits);
 
