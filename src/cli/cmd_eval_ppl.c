@@ -52,6 +52,8 @@ static enum b2_status measure(struct ppl *p, struct b2_err *err)
     cli_on_interrupt(eval_cancel_both, &cancel);
     rc = divergence_ppl(&p->result, p->side.s, &p->set, &pr, err);
     cli_on_interrupt(NULL, NULL);
+    if (rc && rc != B2_ECANCEL)
+        err_wrap(err, "%s", p->model);
     p->seconds = clock_s() - start_s;
     return rc;
 }
@@ -116,8 +118,7 @@ static int parse(struct ppl *p, int argc, char **argv)
          "Activations and sums in F32; slow."},
         {OPT_LIST, 0, "baseline", "FILE", &baseline, 0, 0,
          "Of kld; perplexity is of one model."},
-        {OPT_ENUM, 0, "cache", "f16|q8_0|q4_0", &p->side.cache, 0, 0,
-         "How keys and values are kept. [f16]"},
+        EVAL_CACHE_OPT(&p->side.cache),
         EVAL_REPORT_OPTS(&p->report, &p->include, &p->force),
         CLI_COMMON_OPTS(&p->env.common),
         {.kind = OPT_END},

@@ -257,6 +257,7 @@ static int parse(struct speed *s, int argc, char **argv)
          "Leave the file in the system's cache: no cold start."},
         {OPT_FLAG, 0, "exact", NULL, &s->exact, 0, 0,
          "Activations and sums in F32; slow."},
+        EVAL_CACHE_OPT(&s->side.cache),
         EVAL_REPORT_OPTS(&s->report, &s->include, &s->force),
         CLI_COMMON_OPTS(&s->env.common),
         {.kind = OPT_END},

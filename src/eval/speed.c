@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/rng.h"
+#include "eval/logprob.h"
 #include "eval/stats.h"
 
 #include <stdatomic.h>
@@ -68,6 +69,16 @@ static enum b2_status run_once(double *seconds, struct session *s,
     return rc;
 }
 
+/* A model whose numbers overflow, or are none, may run at any speed: it says nothing.
+ * Where none was asked for there are no logits. */
+static enum b2_status check_logits(const struct session *s, struct b2_err *err)
+{
+    const float *x = session_logits(s);
+    struct logprob ignored;
+
+    return x ? logprob_row(&ignored, NULL, x, session_model(s)->hp.vocab, err) : B2_OK;
+}
+
 enum b2_status speed_session(struct speed_result *out, struct session *s,
                              const struct speed_test *t, struct b2_err *err)
 {
@@ -87,6 +98,8 @@ enum b2_status speed_session(struct speed_result *out, struct session *s,
         tps[i] = seconds > 0 ? (double)t->n / seconds : 0.0;
     }
     mem_free(ids);
+    if (!rc)
+        rc = check_logits(s, err);
     if (rc)
         return rc;
     stats_sort(tps, t->runs);
@@ -143,6 +156,8 @@ enum b2_status speed_load(double *seconds, const char *path,
     if (rc == B2_OK)
         rc = session_step(s, 0, err);
     *seconds = clock_s() - begin;
+    if (rc == B2_OK && (rc = check_logits(s, err)) != B2_OK)
+        err_wrap(err, "%s", path);
     session_free(s);
     backend_free(be);
     model_close(m);

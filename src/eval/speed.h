@@ -29,7 +29,7 @@ struct speed_result {
                   * at the median */
 };
 
-/* Errors as session_sync and session_step. */
+/* Errors as session_sync and session_step; B2_EFORMAT: logits that are no numbers. */
 enum b2_status speed_session(struct speed_result *out, struct session *s,
                              const struct speed_test *t, struct b2_err *err) NODISCARD;
 
@@ -40,7 +40,8 @@ uint64_t speed_pass_bytes(const struct model *m);
 /* Makes the model's files leave the system's cache; *cold says whether all went. */
 enum b2_status speed_forget(bool *cold, const char *path, struct b2_err *err) NODISCARD;
 
-/* Seconds from opening the file to the logits of the first token of a short session. */
+/* Seconds from opening the file to the logits of the first token of a short session.
+ * B2_EFORMAT also: they are no numbers. */
 enum b2_status speed_load(double *seconds, const char *path,
                           const struct model_params *mp,
                           const struct backend_config *cfg,

@@ -146,6 +146,8 @@ static enum b2_status put_settings(struct str *out, const struct task *t,
                (long long)t->o.shots, (unsigned long long)t->o.seed,
                (long long)t->o.limit, (long long)t->n_total, p->chat ? "true" : "false",
                p->exact ? "true" : "false", (long long)p->ctx, hex, weights);
+    if (p->cache) /* absent: the usual one, as in scores kept before there was a choice */
+        str_printf(out, ",\"cache\":\"%s\"", p->cache);
     if (t->d.kind == TASK_GENERATE)
         str_printf(out,
                    ",\"max_tokens\":%lld,\"samples\":%lld,\"temperature\":%.6g,"

@@ -12,6 +12,7 @@ import os
 import random
 import re
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -491,6 +492,30 @@ def test_other_weights():
     check("two candidates", done.returncode == 0 and page(out).text.count("again.gguf") >= 4, done.stderr)
 
 
+def test_no_numbers():
+    """One weight that is no number: no measure gives a figure, each says which model it is."""
+    sys.path.insert(0, os.path.join(SOURCE, "quality"))
+    import damage_head  # noqa: E402,PLC0415
+    path = os.path.join(TMP, "nan.gguf")
+    *head, tensors = damage_head.read(MODEL)
+    ne, kind, data = tensors[b"blk.1.ffn_down.weight"]
+    tensors[b"blk.1.ffn_down.weight"] = (ne, kind, struct.pack("<f", float("nan")) + data[4:])
+    damage_head.write(path, *head, tensors)
+    text, own = ("--text", STORY, "-c", "64", "--chunks", "1"), os.path.join(TMP, "own.csv")
+    for args in (("speed", "-p", "8", "-n", "4", "--depth", "0"), ("ppl", *text),
+                 ("kld", "--baseline", MODEL, *text), ("rollback", "--baseline", MODEL, *text),
+                 ("task", "--tasks", own), ("retention", "--baseline", MODEL, "--tasks", own),
+                 ("loops", "--limit", "1", "-n", "16"), ("blind", "--baseline", MODEL, "--limit", "1")):
+        done = run(args[0], "-m", path, *args[1:], text="")
+        check(args[0] + " of no numbers", done.returncode == 1 and not done.stdout and "nan.gguf" in
+              done.stderr and ("damaged" in done.stderr or "broken" in done.stderr), done.stderr)
+    refused("a baseline of no numbers", 1, "baseline: logit", "kld", "-m", MODEL, "--baseline", path, *text)
+    refused("a cache for other heads", 1, "multiple of 32", "speed", "-m", MODEL, "--depth", "0",
+            "--cache", "q8_0")
+    refused("a teacher of another cache", 2, "f16", "kld", "--baseline", MODEL, "--baseline-cache", "q8_0",
+            *text, "--save-teacher", path + ".b2t")
+
+
 def test_words():
     done = run()
     check("no measure", done.returncode == 2 and "retention" in done.stderr, done.stderr)
@@ -547,7 +572,7 @@ with tempfile.TemporaryDirectory() as TMP:
     compress(Q4, "*=Q4_0")
     for test in (test_words, test_rolling, test_kld, test_own_regions, test_retention, test_retention_of_models,
                  test_loops, test_rollback, test_blind, test_speed_and_report, test_overview,
-                 test_names, test_other_weights, interrupt):
+                 test_names, test_other_weights, test_no_numbers, interrupt):
         started = time.time()
         try:
             test()

@@ -163,6 +163,17 @@ def main(folder):
                           capture_output=True, text=True, check=False)
     check("recomputed", done.returncode == 0, done.stdout, done.stderr)
 
+    # Another cache is another setting: kept scores are of one of them.
+    done = run(*args, "--cache", "q8_0")
+    check("kept with another cache", done.returncode == 1 and "other settings" in done.stderr, done.stderr)
+    few = args[:6] + ("--tasks", os.path.join(folder, "months.csv"), "--max-tokens", "8")
+    done = run(*few, "--cache", "q8_0", "--scores", os.path.join(folder, "q8"), "--json", "-q")
+    check("another cache", done.returncode == 0 and abs(json.loads(done.stdout)["mean_retention"] - want)
+          < 1e-9, done.stderr)
+    check("is named", json.loads(done.stdout)["tasks"][0]["settings"].get("cache") == "q8_0", done.stdout)
+    check("weights are named", len({j.get("weights_sha256"), j.get("weights_sha256_baseline"), None}) == 3
+          and j["fingerprint"] == j["fingerprint_baseline"], j.get("weights_sha256"))
+
     # A head that is tied: the copy with a head of its own says the same to the last bit.
     copy, story = os.path.join(folder, "untied.gguf"), os.path.join(folder, "story.txt")
     damage(STORIES, copy)
