@@ -108,7 +108,8 @@ enum b2_status eval_write_report(const char *path, struct cJSON *list,
     {OPT_STR, 0, "report", "FILE", file, 0, 0,                                         \
      "Write a page about the result too: one HTML file."},                             \
     {OPT_LIST, 0, "include", "FILE", more, 0, 0,                                       \
-     "Put this earlier result (--json) on the page too; may be repeated."},            \
+     "Put this earlier result (--json), or a sensitivity file of analyze, on the page "\
+     "too; may be repeated."},                                                         \
     {OPT_FLAG, 'f', "force", NULL, force, 0, 0,                                        \
      "Replace existing output files."}
 #define EVAL_CACHE_OPT(word)                                                           \

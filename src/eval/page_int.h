@@ -32,6 +32,8 @@ struct page_cand {
 struct page {
     struct page_cand cand[PAGE_MAX_CANDIDATES];
     int n;
+    const cJSON *heat[PAGE_MAX_CANDIDATES]; /* sensitivity files, in their order */
+    int n_heat;
     const char *baseline; /* NULL: none named */
     double baseline_bytes;
 };
@@ -127,5 +129,11 @@ void page_speed(struct str *out, const struct page *r);
 void page_memory(struct str *out, const struct page *r);
 void page_blind(struct str *out, const struct page *r);
 void page_conditions(struct str *out, const struct page *r);
+
+/* ---- sensitivity files (page_heat.c) ---- */
+bool page_is_heat(const cJSON *result);
+/* B2_EFORMAT: it says that it is one, but has no layers. */
+enum b2_status page_heat_check(const cJSON *result, struct b2_err *err) NODISCARD;
+void page_heat(struct str *out, const struct page *r);
 
 #endif

@@ -434,6 +434,40 @@ def test_overview():
     check("no nan", "nan" not in text.lower() and "same bytes" in text)
 
 
+def test_heat():
+    """A sensitivity file becomes a heat map; one without layers is refused."""
+    path, out = os.path.join(TMP, "sens.json"), os.path.join(TMP, "heat.html")
+    layers = [{"layer": i, "damage_kld": 0.5, "no_attn_kld": None, "tensors": [
+        {"name": "blk.%d.attn_q.weight" % i, "damage_kld": 0.04 * i, "output_error": 0.1},
+        {"name": "blk.%d.<b>.weight" % i, "damage_kld": None}], "neurons": {"cost": [7.125] * 9}}
+        for i in range(3)]
+    sens = {"format": "bonsai2.sensitivity", "version": 1, "model": "dir/m.gguf", "type": "B2_T64",
+            "layers": layers}
+    with open(path, "w", encoding="utf-8") as f:
+        json.dump(sens, f)
+    done = run("report", path, "-o", out)
+    check("heat map alone", done.returncode == 0, done.stderr)
+    p = page(out)
+    check("heat map", "Sensitivity of m.gguf" in p.text and "attn_q" in p.text and "0.0800" in p.text
+          and "no attention" not in p.text and "whole layer" in p.text and "nan" not in p.text, p.text)
+    check("names are escaped", "<b>" in p.text)
+    check("hidden values stay out", "7.125" not in p.data and json.loads(p.data)[0]["layers"][2]["damage_kld"] == 0.5)
+    both = os.path.join(TMP, "heat2.html")
+    done = run("ppl", "-m", MODEL, "--text", STORY, "-c", "64", "--chunks", "1", "--report", both,
+               "--include", path)
+    check("with a measure", done.returncode == 0 and "attn_q" in page(both).text, done.stderr)
+    for i, layers in enumerate(([], {"a": 1}, [1, 2], [[]], None, "x")):
+        with open(path, "w", encoding="utf-8") as f:
+            json.dump(dict(sens, layers=layers), f)
+        refused("no layers %d" % i, 1, 'needs "layers"', "report", path, "-o", out + "2")
+    for i, tensors in enumerate(([1, [2], None, {"name": 3}], {"name": {}}, "x", [{"name": "y" * 999}] * 99)):
+        with open(path, "w", encoding="utf-8") as f:
+            json.dump(dict(sens, layers=[{"tensors": tensors}]), f)
+        done = run("report", path, "-o", out, "--force")
+        check("strange tensors %d" % i, done.returncode == 0, done.stderr)
+        page(out)
+
+
 def test_names():
     """Two models of one name would be kept in one file; a folder's slash is no part of it."""
     folder = os.path.join(TMP, "elsewhere")
@@ -571,7 +605,7 @@ with tempfile.TemporaryDirectory() as TMP:
     Q4 = os.path.join(TMP, "q4.gguf")
     compress(Q4, "*=Q4_0")
     for test in (test_words, test_rolling, test_kld, test_own_regions, test_retention, test_retention_of_models,
-                 test_loops, test_rollback, test_blind, test_speed_and_report, test_overview,
+                 test_loops, test_rollback, test_blind, test_speed_and_report, test_overview, test_heat,
                  test_names, test_other_weights, test_no_numbers, interrupt):
         started = time.time()
         try:
