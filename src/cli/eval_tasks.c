@@ -120,8 +120,6 @@ static enum b2_status ask(struct asking *a, struct item_set *out, const char *pa
     rc = task_run(out, task, a->side.s, &p, &pr, err);
     cli_on_interrupt(NULL, NULL);
     str_free(&file);
-    if (rc && rc != B2_ECANCEL)
-        err_wrap(err, "%s: task", path);
     return rc;
 }
 

@@ -23,12 +23,15 @@ static const char style[] =
     ".dim{color:var(--dim)}.key{display:inline-block;min-width:1.25em;"
     "text-align:center;border-radius:.2em;margin-right:.4em;color:var(--bg);"
     "font-size:.85em;font-weight:700}"
+    ".name{display:inline-flex;align-items:baseline;max-width:100%;"
+    "overflow-wrap:break-word}"
     ".warn{background:var(--warn);border-left:4px solid var(--warnline);"
     "padding:.6rem .8rem;margin:.6rem 0;font-weight:600}"
     ".scroll{overflow-x:auto}table{border-collapse:collapse;width:100%;"
     "font-variant-numeric:tabular-nums}"
     "th,td{padding:.3rem .6rem;text-align:right;border-bottom:1px solid var(--line);"
-    "white-space:nowrap}th:first-child,td:first-child{text-align:left;white-space:"
+    "white-space:nowrap}th{white-space:normal}th:first-child,td:first-child{text-align:"
+    "left;white-space:"
     "normal;overflow-wrap:break-word;min-width:8rem}th{font-weight:600;color:var(--dim)"
     "}"
     "svg{display:block;width:100%;overflow:visible;margin:.4rem 0 1rem}"
@@ -54,14 +57,17 @@ static const char style[] =
     "text-align:right}.heat i{position:absolute;inset:1px;background:var(--c1)}"
     ".heat span{position:relative}"
     "details{margin:.4rem 0}summary{cursor:pointer}"
-    "@media(max-width:30rem){body{padding:.7rem}th,td{padding:.25rem .4rem;"
-    "font-size:.9rem}}"
+    "@media(max-width:30rem){body{padding:.7rem}th,td{padding:.25rem .3rem;"
+    "font-size:.85rem}th:first-child,td:first-child{min-width:6.2rem}"
+    "td .key{min-width:1.1em;margin-right:.25em}}"
     "@media print{:root{--bg:#fff;--fg:#000;--dim:#333;--line:#bbb;--card:#fff;"
     "--warn:#fff;--c0:#1f6feb;--c1:#c2410c;--c2:#15803d;--c3:#7c3aed;--c4:#b45309;"
     "--c5:#0e7490}body{max-width:none;padding:0;font-size:11pt}"
     "*{print-color-adjust:exact;-webkit-print-color-adjust:exact}"
     "h2{break-after:avoid}svg,table,.warn{break-inside:avoid}"
-    ".scroll{overflow:visible}th,td{white-space:normal}}";
+    ".scroll{overflow:visible}th,td{white-space:normal;font-size:.8em;"
+    "padding:.2rem .3rem}th:first-child,td:first-child{min-width:5.5rem}"
+    ".heat td,.heat th{font-size:.65em}}";
 
 double page_num(const cJSON *j, const char *key)
 {
@@ -154,6 +160,16 @@ void page_text(struct str *out, const char *text)
     }
 }
 
+void page_name(struct str *out, const char *name)
+{
+    for (const char *p = name; *p; p++) {
+        const char one[2] = {*p, '\0'};
+        page_text(out, one);
+        if (strchr("_.-", *p) && p[1])
+            str_put(out, "<wbr>");
+    }
+}
+
 void page_percent(struct str *out, double share, int digits)
 {
     if (isfinite(share))
@@ -182,8 +198,11 @@ void page_label(char *out, size_t size, const char *name, const struct page *r, 
 
 void page_key(struct str *out, int color, const char *name)
 {
-    str_printf(out, "<span class=\"key b%d\">%c</span>", color, 'A' + color);
-    page_text(out, name);
+    str_printf(out, "<span class=\"name\"><span class=\"key b%d\">%c</span>", color,
+               'A' + color);
+    str_put(out, "<span>");
+    page_name(out, name);
+    str_put(out, "</span></span>");
 }
 
 void page_legend(struct str *out, const struct page *r, enum page_kind kind)

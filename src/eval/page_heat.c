@@ -1,5 +1,5 @@
 /*
- * page_heat.c - a table of a model's layers from a sensitivity file, darker for more.
+ * page_heat.c - a table of a model's layers from a sensitivity file, coloured by value.
  *
  * What is read of the file: "format", "model", "type" and of each of "layers" the numbers
  * "damage_kld", "no_attn_kld", "no_ffn_kld" and of its "tensors" "name", "damage_kld",
@@ -156,7 +156,7 @@ static void put_table(struct str *out, const struct heat *h)
     str_put(out, "<div class=\"scroll\"><table class=\"heat\"><tr><th>layer</th>");
     for (int i = 0; i < h->n_tensors; i++) {
         str_put(out, "<th>");
-        page_text(out, h->tensor[i]);
+        page_name(out, h->tensor[i]);
         str_put(out, "</th>");
     }
     for (int i = 0; i < N_WHOLE; i++)
@@ -196,9 +196,10 @@ void page_heat(struct str *out, const struct page *r)
         page_text(out, *type ? type : "smaller");
         str_put(out,
                 kld ? "; at the right with the whole layer made so, or left out in "
-                      "part. Darker is more; all matrices have one scale, each "
+                      "part. The stronger the colour, the more; all matrices have "
+                      "one scale, each "
                       "column at the right its own.</p>\n"
-                    : ". Darker is more.</p>\n");
+                    : ". The stronger the colour, the more.</p>\n");
         put_table(out, &h);
     }
 }

@@ -412,7 +412,8 @@ static enum b2_status run_item(struct run *r, int64_t i, struct b2_err *err)
     if (!rc && !str_ok(&r->line))
         rc = no_memory(err);
     if (rc && rc != B2_ECANCEL)
-        err_wrap(err, "%s: item %s", r->t->d.name, r->t->item[i].id);
+        err_wrap(err, "%s: task %s, item %s", r->p->model ? r->p->model : "the model",
+                 r->t->d.name, r->t->item[i].id);
     task_ask_free(&a);
     return rc;
 }

@@ -58,7 +58,7 @@ def recomputed(what, j, *folders):
 
 class Page(html.parser.HTMLParser):
     """Every element is closed in order; nothing points outside the file."""
-    VOID = {"meta", "link", "br", "line", "rect", "circle", "hr", "img", "input"}
+    VOID = {"meta", "link", "br", "line", "rect", "circle", "hr", "img", "input", "wbr"}
 
     def __init__(self, text):
         super().__init__()
