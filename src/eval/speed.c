@@ -86,7 +86,7 @@ enum b2_status speed_session(struct speed_result *out, struct session *s,
     int64_t batch = session_batch(s), n_ids = t->depth + t->n;
     int32_t *ids = mem_calloc((size_t)n_ids, sizeof *ids);
     struct rng rng = rng_make(t->seed);
-    double tps[SPEED_MAX_RUNS], seconds = 0;
+    double *tps = out->tps, seconds = 0;
 
     if (!ids)
         return err_set(err, B2_ENOMEM, "out of memory");
@@ -103,6 +103,7 @@ enum b2_status speed_session(struct speed_result *out, struct session *s,
     if (rc)
         return rc;
     stats_sort(tps, t->runs);
+    out->runs = t->runs;
     out->min_tps = tps[0];
     out->max_tps = tps[t->runs - 1];
     out->median_tps = stats_quantile(tps, t->runs, 0.5);

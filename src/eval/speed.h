@@ -25,6 +25,8 @@ struct speed_test {
 
 struct speed_result {
     double median_tps, min_tps, max_tps; /* tokens per second */
+    double tps[SPEED_MAX_RUNS];          /* of each run, the slowest first */
+    int runs;
     double gbps; /* 10^9 bytes of weights, and when generating of cache, read per second
                   * at the median */
 };

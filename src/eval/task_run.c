@@ -373,13 +373,13 @@ static enum b2_status run_answers(struct run *r, int64_t i, const struct task_as
     for (int64_t k = 0; k < n && !rc; k++)
         rc = one_answer(&sum, r, i, a, &ids, k, err);
     if (!rc) {
-        const char *open = n > 1 ? "s\":[" : "\":", *close = n > 1 ? "]" : "";
+        const char *open = n > 1 ? "[" : "", *close = n > 1 ? "]" : "";
         for (int k = 0; k < r->t->d.n_metrics; k++)
             if (sum.score[k] > 1.0)
                 sum.score[k] = 1.0; /* n times 1/n may be a hair above */
         put_scores(&r->line, r->t, i, sum.score, sum.weight);
-        str_printf(&r->line, ",\"answer%s%s%s,\"finish%s%s%s", open, sum.texts.data,
-                   close, open, sum.finish.data, close);
+        str_printf(&r->line, ",\"answer%s\":%s%s%s,\"finish\":%s%s%s", n > 1 ? "s" : "",
+                   open, sum.texts.data, close, open, sum.finish.data, close);
         str_printf(&r->line, ",\"tokens\":%lld", (long long)sum.n_tokens);
         if (r->t->d.check == TASK_MATCH) {
             str_put(&r->line, ",\"gold\":");

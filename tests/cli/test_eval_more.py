@@ -240,6 +240,26 @@ def test_retention():
     refused("no tasks", 2, "--tasks", "retention", "--baseline", MODEL, "-m", Q4)
 
 
+def test_recompute_task():
+    """Figures of tasks and of ppl from their items; several answers keep why each ended."""
+    questions, scores = os.path.join(TMP, "two.csv"), os.path.join(TMP, "two")
+    with open(questions, "w", encoding="utf-8") as f:
+        f.write("Once upon a time there was a,girl\nHello,b\nThe end,c\n")
+    choices = os.path.join(TMP, "pick.csv")
+    with open(choices, "w", encoding="utf-8") as f:
+        f.write("question,answer,A,B\nOnce upon a,time,time,tin\nShe was,B,xq,happy\n")
+    j = result("task", "-m", MODEL, "--tasks", questions + "," + choices + "," + STORY, "--limit", "9",
+               "--max-tokens", "8", "--scores", scores)
+    recomputed("tasks", j, scores)
+    scores += "3"
+    j = result("task", "-m", MODEL, "--tasks", questions, "--max-tokens", "8", "--samples", "3", "--temp", "0.9",
+               "--scores", scores)
+    recomputed("several answers of a task", j, scores)
+    check("all ran into their limit", j["tasks"][0]["unfinished_answers"] > 3, j["tasks"])
+    j = result("ppl", "-m", MODEL, "--text", STORY, "-c", "64", "--chunks", "3", "--scores", scores)
+    recomputed("ppl", j, scores)
+
+
 def test_retention_of_models():
     questions = os.path.join(TMP, "own.csv")
     with open(questions, "w", encoding="utf-8") as f:
@@ -282,6 +302,9 @@ def test_loops():
         f.write("# mine\ntales\tOnce upon\\na time\nOne day\n")
     j = result("loops", "-m", Q4, "--prompts", prompts, "-n", "24", "--temp", "0.8", "--samples", "3")
     check("own prompts", [(s["name"], s["n"]) for s in j["slices"]] == [("tales", 3), ("prompts", 3)])
+    sampled = os.path.join(TMP, "sampled")
+    recomputed("several answers", result("loops", "-m", Q4, "--prompts", prompts, "-n", "24", "--temp", "0.8",
+                                         "--samples", "3", "--scores", sampled), sampled)
     refused("samples without temperature", 2, "--temp", "loops", "-m", Q4, "--samples", "2")
 
 
@@ -313,6 +336,7 @@ def test_rollback():
         with open(kept, "rb") as f:
             data = f.read()
         check("its lines", cut is None or data == whole, data[-200:])
+        recomputed("rollback", again, scores)
         whole = data
         with open(kept, "wb") as f:
             f.write(data[:len(data) * 2 // 3])
@@ -369,6 +393,7 @@ def test_blind():
     check("votes counted", (j["n"], j["wins"], j["losses"], j["ties"]) == (8, 6, 1, 1), j)
     # Clopper-Pearson for 6 of 7: 0.4213 to 0.9964 (a table).
     check("interval", abs(j["ci_low"] - 0.4213) < 1e-4 and abs(j["ci_high"] - 0.9964) < 1e-4, j)
+    recomputed("blind", j, path, key)
     with open(path, "w", encoding="utf-8") as f:
         json.dump({"id": "0" * 64, "votes": votes}, f)
     refused("votes of another page", 1, "not of the page", "blind", "--votes", path, "--key", key)
@@ -387,6 +412,7 @@ def test_speed_and_report():
         check("memory adds up", j["memory"]["total_bytes"] == sum(
             v for k, v in j["memory"].items() if k != "total_bytes"), j["memory"])
         check("peak", j["peak_rss_bytes"] > 1e6 and j["runs"] == 3)
+        recomputed("speed", j, "-")
         files.append(os.path.join(TMP, "speed%d.json" % i))
         with open(files[-1], "w", encoding="utf-8") as f:
             json.dump(j, f)
@@ -604,7 +630,8 @@ with tempfile.TemporaryDirectory() as TMP:
             g.write(f.read())
     Q4 = os.path.join(TMP, "q4.gguf")
     compress(Q4, "*=Q4_0")
-    for test in (test_words, test_rolling, test_kld, test_own_regions, test_retention, test_retention_of_models,
+    for test in (test_words, test_rolling, test_kld, test_own_regions, test_retention, test_recompute_task,
+                 test_retention_of_models,
                  test_loops, test_rollback, test_blind, test_speed_and_report, test_overview, test_heat,
                  test_names, test_other_weights, test_no_numbers, interrupt):
         started = time.time()
