@@ -2,8 +2,8 @@
 """look_at_page.py PAGE.html FOLDER - a page of `eval --report` in a headless browser.
 
 Writes light.png, dark.png, phone.png, print.png into FOLDER and prints what the browser
-complains about: console messages, failed or attempted requests, text that leaves the page's
-width on a phone. Exit 1 if there is anything. Needs `pip install playwright` and a Chromium:
+complains about: console messages, failed or attempted requests, a page wider than the window,
+the phone or the paper. Exit 1 if there is anything. Needs `pip install playwright` and a Chromium:
 `playwright install chromium`, or Debian's package chromium.
 """
 import os
@@ -34,7 +34,7 @@ def main():
                     problems.append("request: " + r.url))
             page.goto("file://" + page_path)
             wide = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
-            if wide > 0 and media == "screen":
+            if wide > 0:
                 problems.append("%s: %d pixels wider than the window" % (name, wide))
             page.screenshot(path=os.path.join(folder, name + ".png"), full_page=True)
             context.close()

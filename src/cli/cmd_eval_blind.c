@@ -18,7 +18,8 @@ enum { MAX_KEY = 64 << 20, KEY_VALUES = 1 << 20 };
 struct blind_cmd {
     struct eval_env env;
     struct opt_list include;
-    const char *model, *baseline, *prompt_file, *page, *key, *votes, *report, *scores;
+    const char *model, *baseline, *prompt_file, *page, *key, *votes, *report, *scores,
+        *cache;
     int64_t limit;
     struct eval_answering how;
     bool exact, anew, force;
@@ -83,6 +84,7 @@ static enum b2_status keep_open(struct eval_keep **out, struct answering *a,
     cJSON_AddNumberToObject(head, "seed", (double)c->how.seed);
     cJSON_AddBoolToObject(head, "raw", c->how.raw);
     cJSON_AddBoolToObject(head, "exact", c->exact);
+    eval_json_cache(head, c->cache);
     str_printf(&name, "blind-%s.ndjson", eval_name(side->path));
     rc = eval_keep_open(out, c->scores, str_ok(&name) ? name.data : "blind.ndjson",
                         head, c->anew, take_answer, a, err);
@@ -99,6 +101,8 @@ static enum b2_status answer_one(const struct answering *a,
     cJSON *line = NULL;
     enum b2_status rc = eval_answer(&g, side, &a->c->how, a->c->prompts.p[i].text, err);
 
+    if (rc && rc != B2_ECANCEL)
+        err_wrap(err, "%s: prompt %lld", side->path, (long long)i + 1);
     if (!rc) {
         *slot(a, i) = mem_strdup(g.text.data ? g.text.data : "");
         if (!*slot(a, i))
@@ -117,7 +121,7 @@ static enum b2_status answer_one(const struct answering *a,
 static enum b2_status answers_of(struct blind_cmd *c, const char *path, bool model,
                                  struct b2_err *err)
 {
-    struct eval_side side = {0};
+    struct eval_side side = {.cache = c->cache};
     struct eval_cancel cancel = {0};
     struct answering a = {.c = c, .model = model};
     struct eval_keep *k = NULL;
@@ -140,9 +144,13 @@ static enum b2_status answers_of(struct blind_cmd *c, const char *path, bool mod
     }
     cli_on_interrupt(NULL, NULL);
     rc = eval_keep_close(k, rc, err);
-    if (!rc)
+    if (!rc) {
         cJSON_AddStringToObject(c->head, model ? "fingerprint" : "fingerprint_baseline",
                                 side.model->fingerprint);
+        cJSON_AddStringToObject(c->head,
+                                model ? "weights_sha256" : "weights_sha256_baseline",
+                                side.weights);
+    }
     eval_side_close(&side);
     return rc;
 }
@@ -162,6 +170,7 @@ static enum b2_status make_pairs(struct blind_cmd *c, struct b2_err *err)
     cJSON_AddNumberToObject(c->head, "temperature", c->how.temperature);
     cJSON_AddNumberToObject(c->head, "seed", (double)c->env.common.seed);
     cJSON_AddStringToObject(c->head, "prompts_sha256", c->prompts.sha256);
+    cJSON_AddStringToObject(c->head, "cache", c->cache);
     cJSON_AddStringToObject(c->head, "version", B2_VERSION);
     c->b.n = c->prompts.n;
     c->b.pair = mem_calloc((size_t)c->b.n, sizeof *c->b.pair);
@@ -351,6 +360,7 @@ static int parse(struct blind_cmd *c, int argc, char **argv)
          "Keep all answers there, blind-MODEL.ndjson; goes on with it."},
         {OPT_FLAG, 0, "exact", NULL, &c->exact, 0, 0,
          "Activations and sums in F32; slow."},
+        EVAL_CACHE_OPT(&c->cache),
         EVAL_ANEW_OPT(&c->anew),
         EVAL_REPORT_OPTS(&c->report, &c->include, &c->force),
         CLI_COMMON_OPTS(&c->env.common),
@@ -395,7 +405,7 @@ static enum b2_status work(struct blind_cmd *c, struct blind_result *r,
 
 int cmd_eval_blind(int argc, char **argv)
 {
-    struct blind_cmd c = {.limit = 5, .how = {.max_tokens = 256}};
+    struct blind_cmd c = {.limit = 5, .cache = "f16", .how = {.max_tokens = 256}};
     struct blind_result r = {0};
     struct b2_err err = {0};
     int code = parse(&c, argc, argv);

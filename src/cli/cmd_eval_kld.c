@@ -64,6 +64,9 @@ static enum b2_status score_candidate(struct kld *k, struct fidelity_row *rows,
     rc = fidelity_run(rows, &k->f, k->cand.s, session_of(&k->base), k->teacher, &pr,
                       err);
     cli_on_interrupt(NULL, NULL);
+    if (rc && rc != B2_ECANCEL)
+        err_wrap(err, "%s against %s", k->cand.path,
+                 k->teacher_path ? k->teacher_path : k->baseline);
     k->seconds = clock_s() - start_s;
     return rc;
 }
@@ -121,6 +124,8 @@ static enum b2_status save_teacher(struct kld *k, struct b2_err *err)
     cli_on_interrupt(eval_cancel_both, &cancel);
     rc = teacher_file_save(&p, &k->f, k->base.s, &pr, err);
     cli_on_interrupt(NULL, NULL);
+    if (rc && rc != B2_ECANCEL)
+        err_wrap(err, "%s", k->baseline);
     eval_side_close(&k->base);
     k->teacher_path = k->save_path;
     return rc;
@@ -161,6 +166,9 @@ static int check_words(const struct kld *k)
         return cli_usage_error(&command, "--baseline and --teacher do not go together");
     if (k->save_path && !k->baseline)
         return cli_usage_error(&command, "--save-teacher needs --baseline");
+    if (k->save_path && k->base.cache && strcmp(k->base.cache, "f16") != 0)
+        return cli_usage_error(&command, "a teacher file keeps what the baseline says "
+                                         "with a cache of f16: leave --baseline-cache");
     if (k->teacher_path && k->baseline_exact)
         return cli_usage_error(&command,
                                "--baseline-exact needs --baseline, not a teacher file");
@@ -193,8 +201,7 @@ static int parse(struct kld *k, int argc, char **argv)
          "8-bit activations cost."},
         {OPT_STR, 0, "scores", "DIR", &k->scores, 0, 0,
          "Keep every position's figures there, kld-MODEL.tsv."},
-        {OPT_ENUM, 0, "cache", "f16|q8_0|q4_0", &k->cache, 0, 0,
-         "How keys and values are kept. [f16]"},
+        EVAL_CACHE_OPT(&k->cache),
         {OPT_ENUM, 0, "baseline-cache", "f16|q8_0|q4_0", &k->base.cache, 0, 0,
          "The same for the baseline: with one file as both, this measures what a "
          "smaller cache costs. [f16]"},

@@ -346,6 +346,7 @@ static int parse(struct loops *l, int argc, char **argv)
          "Activations and sums in F32; slow."},
         {OPT_STR, 0, "scores", "DIR", &p->scores, 0, 0,
          "Keep all answers there, loops-MODEL.ndjson; goes on with it."},
+        EVAL_CACHE_OPT(&p->cache),
         EVAL_ANEW_OPT(&p->anew),
         EVAL_REPORT_OPTS(&l->report, &l->include, &l->force),
         CLI_COMMON_OPTS(&l->env.common),

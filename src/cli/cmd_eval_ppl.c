@@ -14,13 +14,14 @@
 
 struct ppl {
     struct eval_env env;
-    const char *model, *text, *convention, *report;
+    const char *model, *text, *convention, *report, *scores;
     struct opt_list include;
     int64_t ctx, chunks;
     bool exact, force;
     struct eval_side side;
     struct textset set;
     struct ppl_result result;
+    struct str kept; /* lines of --scores */
     double seconds;
 };
 
@@ -30,12 +31,48 @@ static const struct cmd command = {
     .example = "bonsai2 eval ppl -m model.gguf --text book.txt --ctx 512 --chunks 16",
 };
 
+/* A line of --scores. */
+static void take_row(void *ctx, const struct divergence_row *row)
+{
+    struct ppl *p = ctx;
+
+    str_printf(&p->kept, "%lld\t%lld\t%.9g\n", (long long)row->window,
+               (long long)row->pos, row->nll);
+}
+
+static enum b2_status score(struct ppl *p, struct progress *pr, struct b2_err *err)
+{
+    const struct divergence_walk w = {.cand = p->side.s,
+                                      .text = &p->set,
+                                      .pr = pr,
+                                      .on_row = p->scores ? take_row : NULL,
+                                      .ctx = p};
+
+    return divergence_ppl(&p->result, &w, err);
+}
+
+static enum b2_status save_rows(struct ppl *p, struct b2_err *err)
+{
+    struct str path = {0};
+    enum b2_status rc;
+
+    str_printf(&path, "%s/ppl-%s.tsv", p->scores, eval_name(p->model));
+    rc = str_ok(&path) && str_ok(&p->kept)
+             ? file_write_all(path.data, p->kept.data, p->kept.len, true, err)
+             : err_set(err, B2_ENOMEM, "out of memory");
+    str_free(&path);
+    return rc;
+}
+
 static enum b2_status measure(struct ppl *p, struct b2_err *err)
 {
     struct eval_cancel cancel = {0};
     double start_s;
     enum b2_status rc = eval_env_open(&p->env, err);
 
+    str_put(&p->kept, "window\tposition\tnll\n");
+    if (!rc && p->scores)
+        rc = file_make_dir(p->scores, err);
     if (!rc)
         rc = eval_side_open(&p->side, &p->env, p->model, p->exact, p->ctx, err);
     if (!rc)
@@ -50,10 +87,12 @@ static enum b2_status measure(struct ppl *p, struct b2_err *err)
     start_s = clock_s();
     cancel.a = p->side.s;
     cli_on_interrupt(eval_cancel_both, &cancel);
-    rc = divergence_ppl(&p->result, p->side.s, &p->set, &pr, err);
+    rc = score(p, &pr, err);
     cli_on_interrupt(NULL, NULL);
+    if (rc && rc != B2_ECANCEL)
+        err_wrap(err, "%s", p->model);
     p->seconds = clock_s() - start_s;
-    return rc;
+    return !rc && p->scores ? save_rows(p, err) : rc;
 }
 
 static cJSON *result_json(const struct ppl *p)
@@ -112,12 +151,13 @@ static int parse(struct ppl *p, int argc, char **argv)
         {OPT_STR, 0, "text", "FILE", &p->text, 0, 0,
          "UTF-8 text to score; - is standard input."},
         EVAL_WINDOW_OPTS(p, "0"),
+        {OPT_STR, 0, "scores", "DIR", &p->scores, 0, 0,
+         "Keep every position's loss there, ppl-MODEL.tsv."},
         {OPT_FLAG, 0, "exact", NULL, &p->exact, 0, 0,
          "Activations and sums in F32; slow."},
         {OPT_LIST, 0, "baseline", "FILE", &baseline, 0, 0,
          "Of kld; perplexity is of one model."},
-        {OPT_ENUM, 0, "cache", "f16|q8_0|q4_0", &p->side.cache, 0, 0,
-         "How keys and values are kept. [f16]"},
+        EVAL_CACHE_OPT(&p->side.cache),
         EVAL_REPORT_OPTS(&p->report, &p->include, &p->force),
         CLI_COMMON_OPTS(&p->env.common),
         {.kind = OPT_END},
@@ -153,6 +193,7 @@ int cmd_eval_ppl(int argc, char **argv)
         code =
             eval_finish(&p.env.common, result_json(&p), p.report, &p.include, p.force);
     }
+    str_free(&p.kept);
     textset_free(&p.set);
     eval_side_close(&p.side);
     eval_env_close(&p.env);

@@ -9,7 +9,8 @@ int cmd_eval_report(int argc, char **argv)
 {
     static const struct cmd cmd = {
         "eval report",
-        "Put results of eval measures and of bench (what their --json printed) on one "
+        "Put results of eval measures and of bench (what their --json printed), and "
+        "sensitivity files of analyze, on one "
         "page: one HTML file, no network, light and dark, for a phone and for paper.",
         "RESULT.json...",
         1,

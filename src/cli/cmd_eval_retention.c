@@ -109,10 +109,12 @@ static cJSON *result_json(const struct ret *q, const struct retention *r,
     str_free(&words);
     cJSON_AddStringToObject(j, "model", cand->set[0].model);
     cJSON_AddStringToObject(j, "fingerprint", cand->set[0].fingerprint);
+    eval_json_weights(j, "weights_sha256", cand->set[0].settings);
     if (cand->model_bytes)
         cJSON_AddNumberToObject(j, "model_bytes", (double)cand->model_bytes);
     cJSON_AddStringToObject(j, "baseline", q->base.set[0].model);
     cJSON_AddStringToObject(j, "fingerprint_baseline", q->base.set[0].fingerprint);
+    eval_json_weights(j, "weights_sha256_baseline", q->base.set[0].settings);
     if (q->base.model_bytes)
         cJSON_AddNumberToObject(j, "baseline_bytes", (double)q->base.model_bytes);
     cJSON_AddNumberToObject(j, "resamples", BOOTSTRAP_RESAMPLES);

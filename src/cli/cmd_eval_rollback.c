@@ -111,6 +111,7 @@ static cJSON *settings_json(const struct roll *r)
     cJSON_AddStringToObject(j, "prompts_sha256", r->prompts.sha256);
     cJSON_AddNumberToObject(j, "max_tokens", (double)r->how.max_tokens);
     cJSON_AddBoolToObject(j, "exact", r->exact);
+    eval_json_cache(j, r->cand.cache);
     return j;
 }
 
@@ -138,7 +139,8 @@ static enum b2_status try_part(struct roll *r, struct eval_keep *k, int64_t n,
     rollback_set(r->rb, n == 0 ? -1 : r->from + n - 1);
     rc = measure_now(value_at(r, n), r, err);
     if (rc) {
-        err_wrap(err, "%s restored", name);
+        if (rc != B2_ECANCEL)
+            err_wrap(err, "%s with %s restored", r->model, n == 0 ? "nothing" : name);
         return rc;
     }
     if (k) {
@@ -176,7 +178,10 @@ static enum b2_status open_text(struct roll *r, struct b2_err *err)
         return rc;
     struct progress pr =
         cli_progress(&r->env.common, "baseline", "ppl", (uint64_t)r->set.n_scored);
-    return rollback_text_new(&r->kept, &r->set, r->base.s, TEACHER_K, &pr, err);
+    rc = rollback_text_new(&r->kept, &r->set, r->base.s, TEACHER_K, &pr, err);
+    if (rc && rc != B2_ECANCEL)
+        err_wrap(err, "%s", r->baseline);
+    return rc;
 }
 
 static enum b2_status open_all(struct roll *r, struct b2_err *err)
@@ -184,6 +189,7 @@ static enum b2_status open_all(struct roll *r, struct b2_err *err)
     int64_t ctx = r->window.ctx;
     enum b2_status rc = eval_check_report(r->report, &r->include, r->force, err);
 
+    r->base.cache = r->cand.cache; /* both alike: the difference is the weights' */
     if (!rc)
         rc = eval_env_open(&r->env, err);
     if (!rc)
@@ -365,6 +371,7 @@ static int parse(struct roll *r, int argc, char **argv)
          "Keep every part's value there, rollback-MODEL.ndjson; goes on with it."},
         {OPT_FLAG, 0, "exact", NULL, &r->exact, 0, 0,
          "Activations and sums in F32, for both models; slow."},
+        EVAL_CACHE_OPT(&r->cand.cache),
         EVAL_ANEW_OPT(&r->anew),
         EVAL_REPORT_OPTS(&r->report, &r->include, &r->force),
         CLI_COMMON_OPTS(&r->env.common),

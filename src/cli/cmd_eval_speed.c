@@ -38,6 +38,7 @@ struct speed {
     struct speed_row row[MAX_ROWS];
     int n_rows;
     double cold_s, warm_s, first_s; /* cold_s < 0: not measured */
+    double cold_runs[SPEED_MAX_RUNS], warm_runs[SPEED_MAX_RUNS]; /* ms */
     struct plan plan;
     uint64_t peak;
     char processor[128];
@@ -69,14 +70,15 @@ static enum b2_status measure_start(struct speed *s, struct b2_err *err)
     const struct backend_config cfg = {
         .pool = s->env.pool, .cpu = s->env.cpu, .exact = s->exact};
     const struct model_params mp = {0};
-    double cold_s[SPEED_MAX_RUNS], warm_s[SPEED_MAX_RUNS];
+    double *cold_ms = s->cold_runs, *warm_ms = s->warm_runs, seconds = 0;
     bool cold = !s->no_cold;
     enum b2_status rc = B2_OK;
 
     for (int64_t i = 0; i < s->runs && cold && !rc; i++) {
         rc = speed_forget(&cold, s->model, err);
         if (!rc && cold)
-            rc = speed_load(&cold_s[i], s->model, &mp, &cfg, err);
+            rc = speed_load(&seconds, s->model, &mp, &cfg, err);
+        cold_ms[i] = 1e3 * seconds;
         if (!rc)
             rc = interrupted(err);
     }
@@ -84,14 +86,15 @@ static enum b2_status measure_start(struct speed *s, struct b2_err *err)
         log_line(&s->env.log, LOG_INFO,
                  "no cold start: the system keeps the file cached");
     for (int64_t i = -1; i < s->runs && !rc; i++) { /* the first is not counted */
-        rc = speed_load(&warm_s[max_i64(i, 0)], s->model, &mp, &cfg, err);
+        rc = speed_load(&seconds, s->model, &mp, &cfg, err);
+        warm_ms[max_i64(i, 0)] = 1e3 * seconds;
         if (!rc)
             rc = interrupted(err);
     }
     if (rc)
         return rc;
-    s->cold_s = cold ? median(cold_s, s->runs) : -1.0;
-    s->warm_s = median(warm_s, s->runs);
+    s->cold_s = cold ? 1e-3 * median(cold_ms, s->runs) : -1.0;
+    s->warm_s = 1e-3 * median(warm_ms, s->runs);
     return B2_OK;
 }
 
@@ -172,6 +175,8 @@ static void add_rows(cJSON *j, const struct speed *s)
         cJSON_AddNumberToObject(o, "median_tps", r->speed.median_tps);
         cJSON_AddNumberToObject(o, "min_tps", r->speed.min_tps);
         cJSON_AddNumberToObject(o, "max_tps", r->speed.max_tps);
+        cJSON_AddItemToObject(o, "tps",
+                              cJSON_CreateDoubleArray(r->speed.tps, r->speed.runs));
         cJSON_AddNumberToObject(o, "gbps", r->speed.gbps);
     }
 }
@@ -186,6 +191,11 @@ static cJSON *result_json(const struct speed *s)
     else
         cJSON_AddNullToObject(j, "load_cold_ms");
     cJSON_AddNumberToObject(j, "load_warm_ms", 1e3 * s->warm_s);
+    if (s->cold_s >= 0)
+        cJSON_AddItemToObject(j, "load_cold_runs_ms",
+                              cJSON_CreateDoubleArray(s->cold_runs, (int)s->runs));
+    cJSON_AddItemToObject(j, "load_warm_runs_ms",
+                          cJSON_CreateDoubleArray(s->warm_runs, (int)s->runs));
     cJSON_AddNumberToObject(j, "first_token_ms", 1e3 * s->first_s);
     cJSON_AddNumberToObject(j, "prompt_tokens", (double)s->prompt);
     add_rows(j, s);
@@ -257,6 +267,7 @@ static int parse(struct speed *s, int argc, char **argv)
          "Leave the file in the system's cache: no cold start."},
         {OPT_FLAG, 0, "exact", NULL, &s->exact, 0, 0,
          "Activations and sums in F32; slow."},
+        EVAL_CACHE_OPT(&s->side.cache),
         EVAL_REPORT_OPTS(&s->report, &s->include, &s->force),
         CLI_COMMON_OPTS(&s->env.common),
         {.kind = OPT_END},

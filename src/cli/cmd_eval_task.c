@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/file_append.h"
 #include "base/mem.h"
+#include "cli/cache_opts.h"
 #include "cli/eval_cmd.h"
 #include "eval/task_run.h"
 #include "eval/task_sum.h"
@@ -31,7 +32,7 @@ struct entry {
 
 struct evaluation {
     struct cli_common common;
-    const char *model_path, *tasks, *scores, *data, *task_dir, *report;
+    const char *model_path, *tasks, *scores, *data, *task_dir, *report, *cache;
     struct opt_list include;
     int64_t limit, shots, samples, max_tokens, ctx;
     double temperature;
@@ -88,6 +89,7 @@ static int parse(struct evaluation *e, int argc, char **argv)
         {OPT_FLAG, 0, "exact", NULL, &e->exact, 0, 0,
          "Activations and sums in F32: slow, the yardstick."},
         {OPT_FLAG, 0, "list", NULL, &e->list, 0, 0, "List the tasks there are."},
+        EVAL_CACHE_OPT(&e->cache),
         EVAL_ANEW_OPT(&e->anew),
         EVAL_REPORT_OPTS(&e->report, &e->include, &e->force),
         CLI_COMMON_OPTS(&e->common),
@@ -160,6 +162,7 @@ static enum b2_status open_tasks(struct evaluation *e, struct b2_err *err)
     enum b2_status rc = B2_OK;
 
     for (const char *at = e->tasks; *at && !rc;) {
+        at += strspn(at, " "); /* "a, b" */
         size_t n = strcspn(at, ",");
         char *name = mem_calloc(n + 1, 1);
         if (!name)
@@ -181,6 +184,7 @@ static struct task_run_params run_params(const struct evaluation *e,
     return (struct task_run_params){.chat = e->template,
                                     .model = e->model_path,
                                     .exact = e->exact,
+                                    .cache = eval_cache_kept(e->cache),
                                     .samples = e->samples,
                                     .temperature = e->temperature,
                                     .seed = (uint64_t)e->common.seed,
@@ -214,7 +218,8 @@ static enum b2_status open_model(struct evaluation *e, struct b2_err *err)
 {
     struct model_params mp = {.log = &e->log};
     struct backend_config cfg = {.exact = e->exact, .log = &e->log};
-    struct session_params sp = {.mem_limit = e->common.mem_limit};
+    struct session_params sp = {.mem_limit = e->common.mem_limit,
+                                .cache = cache_word_type(e->cache)};
     enum b2_status rc;
 
     e->pool = cli_pool(&e->common, err);
@@ -316,7 +321,9 @@ static cJSON *result_json(const struct evaluation *e)
     cJSON_AddStringToObject(o, "model", e->model_path);
     cJSON_AddNumberToObject(o, "model_bytes", (double)modelfile_bytes(e->model->mf));
     cJSON_AddStringToObject(o, "fingerprint", e->model->fingerprint);
+    eval_json_weights(o, "weights_sha256", e->entry[0].set.settings);
     cJSON_AddBoolToObject(o, "exact", e->exact);
+    cJSON_AddStringToObject(o, "cache", e->cache);
     cJSON_AddBoolToObject(o, "chat", e->chat);
     cJSON_AddNumberToObject(o, "seed", (double)e->common.seed);
     cJSON_AddNumberToObject(o, "ctx", (double)session_ctx(e->session));
@@ -381,7 +388,7 @@ static enum b2_status make_scores_dir(const struct evaluation *e, struct b2_err 
 
 int cmd_eval_task(int argc, char **argv)
 {
-    struct evaluation e = {.shots = -1, .samples = 1};
+    struct evaluation e = {.shots = -1, .samples = 1, .cache = "f16"};
     struct b2_err err = {0};
     int code = parse(&e, argc, argv);
     enum b2_status rc;

@@ -136,6 +136,27 @@ void eval_json_model(cJSON *j, const struct eval_side *s)
     cJSON_AddNumberToObject(j, "model_bytes", (double)modelfile_bytes(s->model->mf));
 }
 
+void eval_json_weights(cJSON *j, const char *key, const char *settings)
+{
+    cJSON *s = cJSON_Parse(settings);
+    const cJSON *hex = cJSON_GetObjectItemCaseSensitive(s, "weights_sha256");
+
+    if (cJSON_IsString(hex))
+        cJSON_AddStringToObject(j, key, hex->valuestring);
+    cJSON_Delete(s);
+}
+
+const char *eval_cache_kept(const char *cache)
+{
+    return cache && strcmp(cache, "f16") != 0 ? cache : NULL;
+}
+
+void eval_json_cache(cJSON *j, const char *cache)
+{
+    if (eval_cache_kept(cache))
+        cJSON_AddStringToObject(j, "cache", cache);
+}
+
 const char *eval_activations(bool exact)
 {
     return exact ? "F32 activations" : "8-bit activations";

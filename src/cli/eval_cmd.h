@@ -74,7 +74,14 @@ void eval_json_env(struct cJSON *j, const struct eval_env *env,
 
 /* Adds the candidate: model, fingerprint, bytes of its file. */
 void eval_json_model(struct cJSON *j, const struct eval_side *s);
+/* The same of kept answers: what their settings (JSON text) know of the weights. */
+void eval_json_weights(struct cJSON *j, const char *key, const char *settings);
 const char *eval_activations(bool exact); /* in words */
+/* The word of --cache for the settings of kept answers, which are others with another
+ * cache. NULL for the usual one, so that answers kept before there was a choice stay of
+ * use; the second adds it where it is not NULL. */
+const char *eval_cache_kept(const char *cache);
+void eval_json_cache(struct cJSON *j, const char *cache);
 
 /* Before the work begins: refuses a page that would replace a file or cannot be written
  * where it is to be, and earlier results (more) that are none. NULL is fine. */
@@ -101,9 +108,13 @@ enum b2_status eval_write_report(const char *path, struct cJSON *list,
     {OPT_STR, 0, "report", "FILE", file, 0, 0,                                         \
      "Write a page about the result too: one HTML file."},                             \
     {OPT_LIST, 0, "include", "FILE", more, 0, 0,                                       \
-     "Put this earlier result (--json) on the page too; may be repeated."},            \
+     "Put this earlier result (--json), or a sensitivity file of analyze, on the page "\
+     "too; may be repeated."},                                                         \
     {OPT_FLAG, 'f', "force", NULL, force, 0, 0,                                        \
      "Replace existing output files."}
+#define EVAL_CACHE_OPT(word)                                                           \
+    {OPT_ENUM, 0, "cache", "f16|q8_0|q4_0", word, 0, 0,                                \
+     "How keys and values are kept. [f16]"}
 /* For measures that keep scores and go on with them. */
 #define EVAL_ANEW_OPT(flag)                                                            \
     {OPT_FLAG, 0, "anew", NULL, flag, 0, 0,                                            \

@@ -29,6 +29,7 @@ static cJSON *head_json(const struct eval_side *side, const struct eval_loops_pa
     cJSON_AddNumberToObject(j, "samples", (double)p->samples);
     cJSON_AddBoolToObject(j, "template", !p->how.raw && eval_has_template(side));
     cJSON_AddBoolToObject(j, "exact", p->exact);
+    eval_json_cache(j, p->cache);
     return j;
 }
 
@@ -109,6 +110,8 @@ static enum b2_status answer_one(struct loops_answer *out, struct eval_keep *k,
     rc = eval_answer(&g, side, &how, prompt->text, err);
     if (!rc)
         rc = eval_answer_loops(out, &g, err);
+    if (rc && rc != B2_ECANCEL)
+        err_wrap(err, "%s: prompt %lld", side->path, (long long)(i / p->samples) + 1);
     if (!rc && k)
         rc = eval_keep_add(k, answer_json(out, prompt, i % p->samples, &g.text), err);
     generate_result_free(&g);
@@ -124,7 +127,10 @@ enum b2_status eval_loops_run(struct loops_answer *out, struct eval_side *side,
     struct eval_cancel cancel = {0};
     struct eval_keep *k = NULL;
     struct earlier e = {.out = out, .most = n};
-    enum b2_status rc = eval_side_model(side, env, path, p->exact, err);
+    enum b2_status rc;
+
+    side->cache = p->cache;
+    rc = eval_side_model(side, env, path, p->exact, err);
 
     if (!rc)
         rc = eval_side_session(side, env,

@@ -11,6 +11,7 @@ struct eval_loops_params {
     struct eval_answering how;
     int64_t samples;    /* answers to each prompt, seeds how.seed, +1, … */
     const char *scores; /* folder that keeps loops-MODEL.ndjson; NULL: none */
+    const char *cache;  /* word of --cache; NULL: f16 */
     bool exact, anew;
 };
 

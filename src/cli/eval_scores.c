@@ -20,6 +20,7 @@ bool eval_word(char *out, size_t size, const char *list, int i)
     }
     if (!p || size == 0)
         return false;
+    p += strspn(p, " "); /* "a, b" */
     size_t n = strcspn(p, ",");
     if (n >= size)
         n = size - 1;

@@ -57,6 +57,7 @@ static struct task_run_params params_of(const struct asking *a, const char *path
     return (struct task_run_params){.chat = a->chat,
                                     .model = path,
                                     .exact = t->exact,
+                                    .cache = eval_cache_kept(t->cache),
                                     .samples = t->samples,
                                     .temperature = t->temperature,
                                     .seed = (uint64_t)t->env.common.seed,
@@ -119,15 +120,13 @@ static enum b2_status ask(struct asking *a, struct item_set *out, const char *pa
     rc = task_run(out, task, a->side.s, &p, &pr, err);
     cli_on_interrupt(NULL, NULL);
     str_free(&file);
-    if (rc)
-        err_wrap(err, "task %s", task_name(task));
     return rc;
 }
 
 enum b2_status eval_tasks_run(struct eval_scores *out, struct eval_tasks *t,
                               const char *path, struct b2_err *err)
 {
-    struct asking a = {.t = t};
+    struct asking a = {.t = t, .side.cache = t->cache};
     struct eval_scores s = {0};
     enum b2_status rc = eval_side_model(&a.side, &t->env, path, t->exact, err);
 

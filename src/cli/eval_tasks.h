@@ -9,7 +9,7 @@
 struct eval_tasks {
     struct eval_env env;
     const char *names; /* "a,b,c" */
-    const char *data_dir, *task_dir, *scores;
+    const char *data_dir, *task_dir, *scores, *cache;
     int64_t limit, shots, samples, max_tokens;
     double temperature;
     bool chat, exact, allow_code;
@@ -47,7 +47,7 @@ struct eval_tasks {
      "Longest written answer. [what the task says]"},                                  \
     {OPT_STR, 0, "scores", "DIR", &(t)->scores, 0, 0,                                  \
      "Keep every item's score there, DIR/MODEL/TASK.jsonl; goes on with it."},         \
-    EVAL_ANEW_OPT(&(t)->anew),                                                         \
+    EVAL_ANEW_OPT(&(t)->anew), EVAL_CACHE_OPT(&(t)->cache),                            \
     {OPT_FLAG, 0, "exact", NULL, &(t)->exact, 0, 0,                                    \
      "Activations and sums in F32; slow."}
 /* clang-format on */

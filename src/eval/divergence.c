@@ -227,7 +227,7 @@ enum b2_status divergence_run(const struct divergence_walk *p, struct b2_err *er
     return rc;
 }
 
-/* Sums of a walk, for the two measures that keep no rows. */
+/* Sums of a walk that keeps no rows. */
 struct sums {
     struct stats nll, nll_base, kld;
     int64_t n_same;
@@ -239,21 +239,33 @@ static void add_row(void *ctx, const struct divergence_row *row)
     struct sums *s = ctx;
 
     stats_add(&s->nll, row->nll);
-    if (!s->klds)
-        return;
     s->klds[s->kld.n] = row->kld;
     stats_add(&s->kld, row->kld);
     stats_add(&s->nll_base, row->nll_base);
     s->n_same += row->same_top1;
 }
 
-enum b2_status divergence_ppl(struct ppl_result *out, struct session *s,
-                              const struct textset *text, struct progress *pr,
+/* Sums, and the caller's own row beside them. */
+struct ppl_sums {
+    struct stats nll;
+    const struct divergence_walk *own;
+};
+
+static void ppl_row(void *ctx, const struct divergence_row *row)
+{
+    struct ppl_sums *s = ctx;
+
+    stats_add(&s->nll, row->nll);
+    if (s->own->on_row)
+        s->own->on_row(s->own->ctx, row);
+}
+
+enum b2_status divergence_ppl(struct ppl_result *out, const struct divergence_walk *p,
                               struct b2_err *err)
 {
-    struct sums sums = {0};
+    struct ppl_sums sums = {.own = p};
     struct divergence_walk w = {
-        .cand = s, .text = text, .pr = pr, .on_row = add_row, .ctx = &sums};
+        .cand = p->cand, .text = p->text, .pr = p->pr, .on_row = ppl_row, .ctx = &sums};
     enum b2_status rc = divergence_run(&w, err);
 
     if (!rc)

@@ -66,11 +66,10 @@ enum b2_status divergence_run(const struct divergence_walk *w,
  * `batch`, a session's batch. */
 int64_t divergence_rows(int64_t vocab, int64_t batch);
 
-/* Both walk all windows. The sessions' contexts must hold a window (else B2_EARG). pr
- * counts scored tokens (text->n_scored in all) and shows the perplexity (mean
+/* Both walk all windows; ppl looks at p's cand and text, and gives its on_row each row.
+ * The sessions' contexts must hold a window (else B2_EARG). pr counts scored tokens (text->n_scored in all) and shows the perplexity (mean
  * divergence) so far. B2_EFORMAT: a logit that is no number. Errors of session_eval. */
-enum b2_status divergence_ppl(struct ppl_result *out, struct session *s,
-                              const struct textset *text, struct progress *pr,
+enum b2_status divergence_ppl(struct ppl_result *out, const struct divergence_walk *p,
                               struct b2_err *err) NODISCARD;
 /* Both sessions must have the same vocabulary size (else B2_EARG). */
 enum b2_status divergence_kld(struct kld_result *out, struct session *s,

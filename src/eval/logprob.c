@@ -20,7 +20,7 @@ enum b2_status logprob_row(struct logprob *out, double *expo, const float *x,
         if (!isfinite(x[v]))
             return err_set(err, B2_EFORMAT,
                            "logit %lld is %f: the model's weights are damaged, or its "
-                           "arithmetic overflows",
+                           "arithmetic overflows; load the file again, or make it anew",
                            (long long)v, (double)x[v]);
         if (x[v] > x[best])
             best = v;

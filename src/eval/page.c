@@ -23,12 +23,15 @@ static const char style[] =
     ".dim{color:var(--dim)}.key{display:inline-block;min-width:1.25em;"
     "text-align:center;border-radius:.2em;margin-right:.4em;color:var(--bg);"
     "font-size:.85em;font-weight:700}"
+    ".name{display:inline-flex;align-items:baseline;max-width:100%;"
+    "overflow-wrap:break-word}"
     ".warn{background:var(--warn);border-left:4px solid var(--warnline);"
     "padding:.6rem .8rem;margin:.6rem 0;font-weight:600}"
     ".scroll{overflow-x:auto}table{border-collapse:collapse;width:100%;"
     "font-variant-numeric:tabular-nums}"
     "th,td{padding:.3rem .6rem;text-align:right;border-bottom:1px solid var(--line);"
-    "white-space:nowrap}th:first-child,td:first-child{text-align:left;white-space:"
+    "white-space:nowrap}th{white-space:normal}th:first-child,td:first-child{text-align:"
+    "left;white-space:"
     "normal;overflow-wrap:break-word;min-width:8rem}th{font-weight:600;color:var(--dim)"
     "}"
     "svg{display:block;width:100%;overflow:visible;margin:.4rem 0 1rem}"
@@ -49,15 +52,22 @@ static const char style[] =
     "border:1px solid var(--line)}.cells i{position:absolute;inset:0;"
     "background:var(--c1)}.cells span{position:relative;display:block;"
     "overflow-wrap:anywhere}"
+    ".heat td,.heat th{position:relative;padding:.15rem .35rem;text-align:center;"
+    "font-size:.75rem}.heat th:first-child,.heat td:first-child{min-width:0;"
+    "text-align:right}.heat i{position:absolute;inset:1px;background:var(--c1)}"
+    ".heat span{position:relative}"
     "details{margin:.4rem 0}summary{cursor:pointer}"
-    "@media(max-width:30rem){body{padding:.7rem}th,td{padding:.25rem .4rem;"
-    "font-size:.9rem}}"
+    "@media(max-width:30rem){body{padding:.7rem}th,td{padding:.25rem .3rem;"
+    "font-size:.85rem}th:first-child,td:first-child{min-width:6.2rem}"
+    "td .key{min-width:1.1em;margin-right:.25em}}"
     "@media print{:root{--bg:#fff;--fg:#000;--dim:#333;--line:#bbb;--card:#fff;"
     "--warn:#fff;--c0:#1f6feb;--c1:#c2410c;--c2:#15803d;--c3:#7c3aed;--c4:#b45309;"
     "--c5:#0e7490}body{max-width:none;padding:0;font-size:11pt}"
     "*{print-color-adjust:exact;-webkit-print-color-adjust:exact}"
     "h2{break-after:avoid}svg,table,.warn{break-inside:avoid}"
-    ".scroll{overflow:visible}th,td{white-space:normal}}";
+    ".scroll{overflow:visible}th,td{white-space:normal;font-size:.8em;"
+    "padding:.2rem .3rem}th:first-child,td:first-child{min-width:5.5rem}"
+    ".heat td,.heat th{font-size:.65em}}";
 
 double page_num(const cJSON *j, const char *key)
 {
@@ -150,6 +160,16 @@ void page_text(struct str *out, const char *text)
     }
 }
 
+void page_name(struct str *out, const char *name)
+{
+    for (const char *p = name; *p; p++) {
+        const char one[2] = {*p, '\0'};
+        page_text(out, one);
+        if (strchr("_.-", *p) && p[1])
+            str_put(out, "<wbr>");
+    }
+}
+
 void page_percent(struct str *out, double share, int digits)
 {
     if (isfinite(share))
@@ -178,8 +198,11 @@ void page_label(char *out, size_t size, const char *name, const struct page *r, 
 
 void page_key(struct str *out, int color, const char *name)
 {
-    str_printf(out, "<span class=\"key b%d\">%c</span>", color, 'A' + color);
-    page_text(out, name);
+    str_printf(out, "<span class=\"name\"><span class=\"key b%d\">%c</span>", color,
+               'A' + color);
+    str_put(out, "<span>");
+    page_name(out, name);
+    str_put(out, "</span></span>");
 }
 
 void page_legend(struct str *out, const struct page *r, enum page_kind kind)
@@ -263,6 +286,15 @@ static enum b2_status add_result(struct page *r, const cJSON *j, struct b2_err *
     enum b2_status rc = B2_OK;
     int kind = kind_of(j);
 
+    if (page_is_heat(j)) {
+        rc = page_heat_check(j, err);
+        if (!rc && r->n_heat == PAGE_MAX_CANDIDATES)
+            rc = err_set(err, B2_EARG, "more than %d sensitivity files on one page",
+                         PAGE_MAX_CANDIDATES);
+        if (!rc)
+            r->heat[r->n_heat++] = j;
+        return rc;
+    }
     if (list) {
         cJSON_ArrayForEach(e, list)
         {
@@ -275,7 +307,7 @@ static enum b2_status add_result(struct page *r, const cJSON *j, struct b2_err *
         return err_set(
             err, B2_EARG,
             "a result of no known measure: what --json of an eval measure or "
-            "of bench printed is needed");
+            "of bench printed is needed, or the sensitivity file of an analysis");
     struct page_cand *c = cand_of(r, j);
     if (!c)
         return err_set(err, B2_EARG, "more than %d models on one page",
@@ -306,7 +338,9 @@ static void put_head(struct str *out, const struct page *r)
             "<meta name=\"viewport\" content=\"width=device-width, "
             "initial-scale=1\">\n<meta name=\"color-scheme\" content=\"light "
             "dark\">\n<link rel=\"icon\" href=\"data:,\">\n<title>");
-    page_text(out, r->n == 1 ? page_short(r->cand[0].model) : "Several models");
+    page_text(out, r->n == 0   ? "Sensitivity"
+                   : r->n == 1 ? page_short(r->cand[0].model)
+                               : "Several models");
     str_put(out, " – evaluation</title>\n<style>");
     str_put(out, style);
     str_put(out, "</style>\n</head>\n<body>\n<main>\n<h1>What compression cost</h1>\n");
@@ -317,10 +351,32 @@ static void put_head(struct str *out, const struct page *r)
     }
 }
 
+/* The results as they were, but for what a sensitivity file has of every hidden value
+ * and head: millions of numbers in a large model, of which the page shows none. */
+static char *data_text(const cJSON *results)
+{
+    cJSON *copy = cJSON_Duplicate(results, true), *e, *l;
+    char *text;
+
+    cJSON_ArrayForEach(e, copy)
+    {
+        if (!page_is_heat(e))
+            continue;
+        cJSON_ArrayForEach(l, cJSON_GetObjectItemCaseSensitive(e, "layers"))
+        {
+            cJSON_DeleteItemFromObjectCaseSensitive(l, "neurons");
+            cJSON_DeleteItemFromObjectCaseSensitive(l, "heads");
+        }
+    }
+    text = copy ? cJSON_PrintUnformatted(copy) : NULL;
+    cJSON_Delete(copy);
+    return text;
+}
+
 /* JSON inside a script element: no '<' may stand in it as such. */
 static void put_data(struct str *out, const cJSON *results)
 {
-    char *text = cJSON_PrintUnformatted(results);
+    char *text = data_text(results);
 
     str_put(out, "<script type=\"application/json\" id=\"results\">");
     for (const char *p = text ? text : "null"; *p; p++) {
@@ -346,22 +402,25 @@ enum b2_status page_html(struct str *out, const cJSON *results, struct b2_err *e
         if (!rc)
             rc = add_result(&r, e, err);
     }
-    if (!rc && r.n == 0)
+    if (!rc && r.n + r.n_heat == 0)
         rc = err_set(err, B2_EARG, "no result to show");
     if (rc)
         return rc;
     put_head(out, &r);
-    page_overview(out, &r);
+    if (r.n > 0)
+        page_overview(out, &r);
     page_retention(out, &r);
     page_size(out, &r);
     page_divergence(out, &r);
     page_tasks(out, &r);
     page_loops(out, &r);
     page_blind(out, &r);
+    page_heat(out, &r);
     page_rollback(out, &r);
     page_speed(out, &r);
     page_memory(out, &r);
-    page_conditions(out, &r);
+    if (r.n > 0)
+        page_conditions(out, &r);
     str_put(out, "</main>\n");
     put_data(out, results);
     str_put(out, "</body>\n</html>\n");

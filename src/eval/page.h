@@ -17,7 +17,8 @@
 enum { PAGE_MAX_CANDIDATES = 6 };
 
 /* Appends the page. results: an array of what --json of eval's measures and of bench
- * printed; each names its model, and those of one model are shown as one candidate.
+ * printed; each names its model, and those of one model are shown as one candidate. A
+ * sensitivity file (docs/EVAL.md) is a heat map of layers, whatever model it is of.
  * B2_EARG: a result that is none, or more candidates than a page shows. B2_ENOMEM. */
 enum b2_status page_html(struct str *out, const cJSON *results,
                          struct b2_err *err) NODISCARD;

@@ -32,6 +32,8 @@ struct page_cand {
 struct page {
     struct page_cand cand[PAGE_MAX_CANDIDATES];
     int n;
+    const cJSON *heat[PAGE_MAX_CANDIDATES]; /* sensitivity files, in their order */
+    int n_heat;
     const char *baseline; /* NULL: none named */
     double baseline_bytes;
 };
@@ -55,6 +57,8 @@ bool page_any(const struct page *r, enum page_kind kind);
 const char *page_short(const char *path); /* without folders */
 
 void page_text(struct str *out, const char *text); /* escaped for HTML */
+/* The same for a file's or tensor's name, which may break behind _ . and - */
+void page_name(struct str *out, const char *name);
 /* A share as "98.2 %", or an en dash where it is not known. */
 void page_percent(struct str *out, double share, int digits);
 void page_number(struct str *out, double v, int digits); /* the same for numbers */
@@ -104,7 +108,7 @@ struct page_plot {
 void page_points(struct str *out, const struct page_plot *plot,
                  const struct page_point *p, int n);
 
-/* Cells in a row, darker for more; values scaled to the largest. */
+/* Cells in a row, stronger in colour for more; values scaled to the largest. */
 struct page_cell {
     const char *label, *value;
     double at;
@@ -127,5 +131,11 @@ void page_speed(struct str *out, const struct page *r);
 void page_memory(struct str *out, const struct page *r);
 void page_blind(struct str *out, const struct page *r);
 void page_conditions(struct str *out, const struct page *r);
+
+/* ---- sensitivity files (page_heat.c) ---- */
+bool page_is_heat(const cJSON *result);
+/* B2_EFORMAT: it says that it is one, but has no layers. */
+enum b2_status page_heat_check(const cJSON *result, struct b2_err *err) NODISCARD;
+void page_heat(struct str *out, const struct page *r);
 
 #endif

@@ -194,7 +194,7 @@ void page_rollback(struct str *out, const struct page *r)
         return;
     str_put(out, "<h2>What to give back</h2>\n<p class=\"dim\">Each part restored to "
                  "the baseline's weights alone: what it buys back for each further "
-                 "megabyte. Darker is more.</p>\n");
+                 "megabyte. The stronger the colour, the more.</p>\n");
     for (int i = 0; i < r->n; i++) {
         const cJSON *b = r->cand[i].result[PAGE_ROLLBACK];
         if (!b)
@@ -204,7 +204,8 @@ void page_rollback(struct str *out, const struct page *r)
         str_printf(out, ": best by the byte is <b>");
         page_text(out, page_word(b, "best"));
         str_put(out, "</b> (measured by ");
-        page_text(out, page_word(b, "by"));
+        str_put(out, strcmp(page_word(b, "by"), "loops") == 0 ? "looping answers"
+                                                              : "divergence");
         str_put(out, ")</p>\n");
         rollback_cells(out, page_list(b, "layers"), "Layers");
         rollback_cells(out, page_list(b, "classes"), "Tensor classes");

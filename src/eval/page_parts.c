@@ -173,6 +173,7 @@ static int gather_tasks(struct task_row *row, const struct page *r)
             if (k == n)
                 row[n++] = (struct task_row){name, v, counted};
             row[k].worst = fmin(row[k].worst, v);
+            row[k].counted = row[k].counted || counted;
         }
     }
     if (n > 1)
@@ -246,6 +247,24 @@ static void retention_table(struct str *out, const struct page_cand *c)
     str_put(out, "</p></details>\n");
 }
 
+/* Names the tasks that say nothing, which take no room in the chart. */
+static void left_out(struct str *out, const struct task_row *row, int n)
+{
+    int k = 0;
+
+    while (k < n && row[k].counted)
+        k++;
+    if (k == n)
+        return;
+    str_put(out, "<p class=\"dim\">Left out, because the baseline itself is no better "
+                 "than a guess: ");
+    for (int i = k; i < n; i++) {
+        str_put(out, i > k ? ", " : "");
+        page_text(out, row[i].name);
+    }
+    str_put(out, ".</p>\n");
+}
+
 void page_retention(struct str *out, const struct page *r)
 {
     struct task_row row[MAX_BARS];
@@ -257,7 +276,7 @@ void page_retention(struct str *out, const struct page *r)
 
     if (n_tasks == 0)
         return;
-    for (int k = 0; k < n_tasks; k++) {
+    for (int k = 0; k < n_tasks && row[k].counted; k++) { /* the others come last */
         for (int i = 0; i < r->n && n < MAX_BARS; i++) {
             const cJSON *ret = r->cand[i].result[PAGE_RETENTION];
             const cJSON *t = page_named(page_list(ret, "tasks"), row[k].name);
@@ -273,7 +292,9 @@ void page_retention(struct str *out, const struct page *r)
                  "baseline's score that is left on the same items, with 95 % intervals "
                  "(paired bootstrap). Dashed: 85 %.</p>\n");
     page_legend(out, r, PAGE_RETENTION);
-    page_bars(out, "retention of each task", bar, n, &axis);
+    if (n > 0)
+        page_bars(out, "retention of each task", bar, n, &axis);
+    left_out(out, row, n_tasks);
     for (int i = 0; i < r->n; i++)
         if (r->cand[i].result[PAGE_RETENTION])
             retention_table(out, &r->cand[i]);

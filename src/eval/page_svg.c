@@ -120,6 +120,9 @@ static void place(const struct page_plot *q, const struct page_point *p, double 
 
 static void put_axes(struct str *out, const struct page_plot *q)
 {
+    /* A scale that does not begin at 0 counts things: whole numbers. */
+    int digits = q->x_min > 0.0 ? 1 + (int)floor(log10(fmax(q->x_max, 1.0))) : 4;
+
     for (int i = 0; i <= 4; i++) {
         struct page_point p = {q->x_min + (q->x_max - q->x_min) * i / 4,
                                q->y_max * i / 4, NULL, 0};
@@ -132,8 +135,8 @@ static void put_axes(struct str *out, const struct page_plot *q)
                    PLOT_LEFT, y, y, PLOT_LEFT, y + 4, p.y);
         str_printf(out,
                    "<text class=\"dim\" x=\"%.2f%%\" y=\"%d\" "
-                   "text-anchor=\"middle\">%.4g</text>\n",
-                   x, PLOT_HIGH - 26, p.x);
+                   "text-anchor=\"middle\">%.*g</text>\n",
+                   x, PLOT_HIGH - 26, digits, p.x);
     }
     str_printf(out, "<text class=\"dim\" x=\"54%%\" y=\"%d\" text-anchor=\"middle\">",
                PLOT_HIGH - 8);
@@ -150,6 +153,20 @@ static int before(const struct page_point *p, int i)
         if (p[k].color == p[i].color)
             return k;
     return -1;
+}
+
+/* Would the label of point i stand on that of an earlier one? Then it goes below. */
+static bool crowded(const struct page_plot *plot, const struct page_point *p, int i)
+{
+    double x, y, x0, y0;
+    int above = 0;
+
+    place(plot, &p[i], &x, &y);
+    for (int k = 0; k < i; k++) {
+        place(plot, &p[k], &x0, &y0);
+        above += fabs(x - x0) < 20.0 && fabs(y - y0) < 14.0;
+    }
+    return above % 2 == 1;
 }
 
 void page_points(struct str *out, const struct page_plot *plot,
@@ -175,7 +192,8 @@ void page_points(struct str *out, const struct page_plot *plot,
             bool right = x > 55;
             str_printf(out,
                        "<text x=\"%.2f%%\" y=\"%.1f\" dx=\"%d\" text-anchor=\"%s\">", x,
-                       y - 9, right ? 4 : -4, right ? "end" : "start");
+                       crowded(plot, p, i) ? y + 20 : y - 9, right ? 4 : -4,
+                       right ? "end" : "start");
             page_text(out, p[i].label);
             str_put(out, "</text>");
         }
@@ -196,7 +214,7 @@ void page_cells(struct str *out, const char *title, const struct page_cell *cell
     for (int i = 0; i < n; i++) {
         double dark = most > 0.0 && cell[i].at > 0.0 ? cell[i].at / most : 0.0;
         str_printf(out, "<div><i style=\"opacity:%.3f\"></i><span>", 0.75 * dark);
-        page_text(out, cell[i].label);
+        page_name(out, cell[i].label);
         str_put(out, "</span><span><b>");
         page_text(out, cell[i].value);
         str_put(out, "</b></span></div>\n");

@@ -3,7 +3,8 @@
  *
  * "At chance": the one-sided 95 % bound of the baseline's mean, mean - 1.645 standard
  * errors, is not above the score of a guess. "Needed" scales the interval's half width h
- * by the square root law: n (h / 0.01)^2.
+ * by the square root law: n (h / 0.01)^2. It is never fewer than 299: so many items without
+ * a change are needed before a share of changes of 1 % can be excluded, 0.99^299 < 5 %.
  */
 #include "eval/retention.h"
 
@@ -177,7 +178,7 @@ static enum b2_status figures(struct retention_task *t, const struct pairs *p,
     }
     double half = (t->ci.high - t->ci.low) / 2.0 / RETENTION_CLAIM;
     t->n_needed =
-        max_i64(half > 0.0 ? 1 : p->n, (int64_t)ceil((double)p->n * half * half));
+        max_i64(RETENTION_MIN_NEEDED, (int64_t)ceil((double)p->n * half * half));
     mem_free(draws);
     return B2_OK;
 }

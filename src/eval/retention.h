@@ -16,6 +16,8 @@
 
 /* The claim that the number of needed items is for: +- 1 point. */
 #define RETENTION_CLAIM 0.01
+/* Fewer items cannot carry it, however alike the answers were. */
+#define RETENTION_MIN_NEEDED 299
 /* Above this mean, a task below the other is a hidden collapse. */
 #define RETENTION_MEAN_GOOD 0.95
 #define RETENTION_TASK_BAD 0.85

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/rng.h"
+#include "eval/logprob.h"
 #include "eval/stats.h"
 
 #include <stdatomic.h>
@@ -69,6 +70,16 @@ static enum b2_status run_once(double *seconds, struct session *s,
     return rc;
 }
 
+/* A model whose numbers overflow, or are none, may run at any speed: it says nothing.
+ * Where none was asked for there are no logits. */
+static enum b2_status check_logits(const struct session *s, struct b2_err *err)
+{
+    const float *x = session_logits(s);
+    struct logprob ignored;
+
+    return x ? logprob_row(&ignored, NULL, x, session_model(s)->hp.vocab, err) : B2_OK;
+}
+
 enum b2_status speed_session(struct speed_result *out, struct session *s,
                              const struct speed_test *t, struct b2_err *err)
 {
@@ -76,7 +87,7 @@ enum b2_status speed_session(struct speed_result *out, struct session *s,
     int64_t batch = session_batch(s), n_ids = t->depth + t->n;
     int32_t *ids = mem_calloc((size_t)n_ids, sizeof *ids);
     struct rng rng = rng_make(t->seed);
-    double tps[SPEED_MAX_RUNS], seconds = 0;
+    double *tps = out->tps, seconds = 0;
 
     if (!ids)
         return err_set(err, B2_ENOMEM, "out of memory");
@@ -88,9 +99,12 @@ enum b2_status speed_session(struct speed_result *out, struct session *s,
         tps[i] = seconds > 0 ? (double)t->n / seconds : 0.0;
     }
     mem_free(ids);
+    if (!rc)
+        rc = check_logits(s, err);
     if (rc)
         return rc;
     stats_sort(tps, t->runs);
+    out->runs = t->runs;
     out->min_tps = tps[0];
     out->max_tps = tps[t->runs - 1];
     out->median_tps = stats_quantile(tps, t->runs, 0.5);
@@ -144,6 +158,8 @@ enum b2_status speed_load(double *seconds, const char *path,
     if (rc == B2_OK)
         rc = session_step(s, 0, err);
     *seconds = clock_s() - begin;
+    if (rc == B2_OK && (rc = check_logits(s, err)) != B2_OK)
+        err_wrap(err, "%s", path);
     session_free(s);
     backend_free(be);
     model_close(m);

@@ -26,11 +26,13 @@ struct speed_test {
 
 struct speed_result {
     double median_tps, min_tps, max_tps; /* tokens per second */
+    double tps[SPEED_MAX_RUNS];          /* of each run, the slowest first */
+    int runs;
     double gbps; /* 10^9 bytes of weights, and when generating of cache, read per second
                   * at the median */
 };
 
-/* Errors as session_sync and session_step. */
+/* Errors as session_sync and session_step; B2_EFORMAT: logits that are no numbers. */
 enum b2_status speed_session(struct speed_result *out, struct session *s,
                              const struct speed_test *t, struct b2_err *err) NODISCARD;
 
@@ -41,7 +43,8 @@ uint64_t speed_pass_bytes(const struct model *m);
 /* Makes the model's files leave the system's cache; *cold says whether all went. */
 enum b2_status speed_forget(bool *cold, const char *path, struct b2_err *err) NODISCARD;
 
-/* Seconds from opening the file to the logits of the first token of a short session. */
+/* Seconds from opening the file to the logits of the first token of a short session.
+ * B2_EFORMAT also: they are no numbers. */
 enum b2_status speed_load(double *seconds, const char *path,
                           const struct model_params *mp,
                           const struct backend_config *cfg,

@@ -284,7 +284,10 @@ static enum b2_status open_named(struct task *t, const char *name,
         rc = task_groups_read(t, t->d.data && t->d.data[0] == '/' ? NULL : dir.data,
                               err);
     if (rc == B2_ENOTFOUND && dir.len > 0)
-        err_wrap(err, "%s: its data are missing", name);
+        err_wrap(err,
+                 "%s: its data are missing; --data DIR (or B2_DATA) names the folder "
+                 "that holds them",
+                 name);
     str_free(&dir);
     return rc;
 }

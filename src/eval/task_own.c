@@ -163,6 +163,25 @@ static bool plain_row(bool *usable, cJSON *row)
     return ok;
 }
 
+/* Says which columns there are: a misspelt name is seen at once. */
+static enum b2_status no_columns(const cJSON *row, const char *path, int64_t i,
+                                 struct b2_err *err)
+{
+    struct str names = {0};
+    const cJSON *e;
+
+    cJSON_ArrayForEach(e, row)
+    {
+        if (names.len < 200)
+            str_printf(&names, "%s%.40s", names.len ? ", " : "", e->string);
+    }
+    err_set(err, B2_EFORMAT,
+            "%s: row %lld has no columns question and answer; it has: %s", path,
+            (long long)i + 1, names.len ? names.data : "none");
+    str_free(&names);
+    return B2_EFORMAT;
+}
+
 /* A row with all that it needs, under the names that the descriptions use. */
 static enum b2_status own_row(cJSON *row, const char *path, int64_t i,
                               struct b2_err *err)
@@ -172,9 +191,7 @@ static enum b2_status own_row(cJSON *row, const char *path, int64_t i,
     if (!gather_choices(row))
         return no_memory(err);
     if (!has(row, "question") || !has(row, "answer"))
-        return err_set(err, B2_EFORMAT,
-                       "%s: row %lld has no columns question and answer", path,
-                       (long long)i + 1);
+        return no_columns(row, path, i, err);
     if (!plain_row(&usable, row))
         return no_memory(err);
     return usable ? B2_OK

@@ -146,6 +146,8 @@ static enum b2_status put_settings(struct str *out, const struct task *t,
                (long long)t->o.shots, (unsigned long long)t->o.seed,
                (long long)t->o.limit, (long long)t->n_total, p->chat ? "true" : "false",
                p->exact ? "true" : "false", (long long)p->ctx, hex, weights);
+    if (p->cache) /* absent: the usual one, as in scores kept before there was a choice */
+        str_printf(out, ",\"cache\":\"%s\"", p->cache);
     if (t->d.kind == TASK_GENERATE)
         str_printf(out,
                    ",\"max_tokens\":%lld,\"samples\":%lld,\"temperature\":%.6g,"
@@ -371,13 +373,13 @@ static enum b2_status run_answers(struct run *r, int64_t i, const struct task_as
     for (int64_t k = 0; k < n && !rc; k++)
         rc = one_answer(&sum, r, i, a, &ids, k, err);
     if (!rc) {
-        const char *open = n > 1 ? "s\":[" : "\":", *close = n > 1 ? "]" : "";
+        const char *open = n > 1 ? "[" : "", *close = n > 1 ? "]" : "";
         for (int k = 0; k < r->t->d.n_metrics; k++)
             if (sum.score[k] > 1.0)
                 sum.score[k] = 1.0; /* n times 1/n may be a hair above */
         put_scores(&r->line, r->t, i, sum.score, sum.weight);
-        str_printf(&r->line, ",\"answer%s%s%s,\"finish%s%s%s", open, sum.texts.data,
-                   close, open, sum.finish.data, close);
+        str_printf(&r->line, ",\"answer%s\":%s%s%s,\"finish\":%s%s%s", n > 1 ? "s" : "",
+                   open, sum.texts.data, close, open, sum.finish.data, close);
         str_printf(&r->line, ",\"tokens\":%lld", (long long)sum.n_tokens);
         if (r->t->d.check == TASK_MATCH) {
             str_put(&r->line, ",\"gold\":");
@@ -410,7 +412,8 @@ static enum b2_status run_item(struct run *r, int64_t i, struct b2_err *err)
     if (!rc && !str_ok(&r->line))
         rc = no_memory(err);
     if (rc && rc != B2_ECANCEL)
-        err_wrap(err, "%s: item %s", r->t->d.name, r->t->item[i].id);
+        err_wrap(err, "%s: task %s, item %s", r->p->model ? r->p->model : "the model",
+                 r->t->d.name, r->t->item[i].id);
     task_ask_free(&a);
     return rc;
 }

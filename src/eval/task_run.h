@@ -19,6 +19,7 @@ struct task_run_params {
         *chat;          /* the model's template, where the task was opened with chat */
     const char *model;  /* the file as the user named it, for the record */
     bool exact;         /* for the record: how the session's backend computes */
+    const char *cache;  /* for the record, where it is not F16: "q8_0"; else NULL */
     int64_t samples;    /* answers per generated item; 0, 1: one */
     double temperature; /* 0: greedy */
     uint64_t seed;      /* of sampling: answer k of an item uses seed + k */

@@ -12,6 +12,7 @@ import os
 import random
 import re
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -57,7 +58,7 @@ def recomputed(what, j, *folders):
 
 class Page(html.parser.HTMLParser):
     """Every element is closed in order; nothing points outside the file."""
-    VOID = {"meta", "link", "br", "line", "rect", "circle", "hr", "img", "input"}
+    VOID = {"meta", "link", "br", "line", "rect", "circle", "hr", "img", "input", "wbr"}
 
     def __init__(self, text):
         super().__init__()
@@ -239,6 +240,26 @@ def test_retention():
     refused("no tasks", 2, "--tasks", "retention", "--baseline", MODEL, "-m", Q4)
 
 
+def test_recompute_task():
+    """Figures of tasks and of ppl from their items; several answers keep why each ended."""
+    questions, scores = os.path.join(TMP, "two.csv"), os.path.join(TMP, "two")
+    with open(questions, "w", encoding="utf-8") as f:
+        f.write("Once upon a time there was a,girl\nHello,b\nThe end,c\n")
+    choices = os.path.join(TMP, "pick.csv")
+    with open(choices, "w", encoding="utf-8") as f:
+        f.write("question,answer,A,B\nOnce upon a,time,time,tin\nShe was,B,xq,happy\n")
+    j = result("task", "-m", MODEL, "--tasks", questions + "," + choices + "," + STORY, "--limit", "9",
+               "--max-tokens", "8", "--scores", scores)
+    recomputed("tasks", j, scores)
+    scores += "3"
+    j = result("task", "-m", MODEL, "--tasks", questions, "--max-tokens", "8", "--samples", "3", "--temp", "0.9",
+               "--scores", scores)
+    recomputed("several answers of a task", j, scores)
+    check("all ran into their limit", j["tasks"][0]["unfinished_answers"] > 3, j["tasks"])
+    j = result("ppl", "-m", MODEL, "--text", STORY, "-c", "64", "--chunks", "3", "--scores", scores)
+    recomputed("ppl", j, scores)
+
+
 def test_retention_of_models():
     questions = os.path.join(TMP, "own.csv")
     with open(questions, "w", encoding="utf-8") as f:
@@ -281,6 +302,9 @@ def test_loops():
         f.write("# mine\ntales\tOnce upon\\na time\nOne day\n")
     j = result("loops", "-m", Q4, "--prompts", prompts, "-n", "24", "--temp", "0.8", "--samples", "3")
     check("own prompts", [(s["name"], s["n"]) for s in j["slices"]] == [("tales", 3), ("prompts", 3)])
+    sampled = os.path.join(TMP, "sampled")
+    recomputed("several answers", result("loops", "-m", Q4, "--prompts", prompts, "-n", "24", "--temp", "0.8",
+                                         "--samples", "3", "--scores", sampled), sampled)
     refused("samples without temperature", 2, "--temp", "loops", "-m", Q4, "--samples", "2")
 
 
@@ -312,6 +336,7 @@ def test_rollback():
         with open(kept, "rb") as f:
             data = f.read()
         check("its lines", cut is None or data == whole, data[-200:])
+        recomputed("rollback", again, scores)
         whole = data
         with open(kept, "wb") as f:
             f.write(data[:len(data) * 2 // 3])
@@ -368,6 +393,7 @@ def test_blind():
     check("votes counted", (j["n"], j["wins"], j["losses"], j["ties"]) == (8, 6, 1, 1), j)
     # Clopper-Pearson for 6 of 7: 0.4213 to 0.9964 (a table).
     check("interval", abs(j["ci_low"] - 0.4213) < 1e-4 and abs(j["ci_high"] - 0.9964) < 1e-4, j)
+    recomputed("blind", j, path, key)
     with open(path, "w", encoding="utf-8") as f:
         json.dump({"id": "0" * 64, "votes": votes}, f)
     refused("votes of another page", 1, "not of the page", "blind", "--votes", path, "--key", key)
@@ -386,6 +412,7 @@ def test_speed_and_report():
         check("memory adds up", j["memory"]["total_bytes"] == sum(
             v for k, v in j["memory"].items() if k != "total_bytes"), j["memory"])
         check("peak", j["peak_rss_bytes"] > 1e6 and j["runs"] == 3)
+        recomputed("speed", j, "-")
         files.append(os.path.join(TMP, "speed%d.json" % i))
         with open(files[-1], "w", encoding="utf-8") as f:
             json.dump(j, f)
@@ -431,6 +458,40 @@ def test_overview():
         text = f.read().split("<script", 1)[0]
     check("perplexity", "<td>23.750</td>" in text and "<td>105.500</td>" not in text)
     check("no nan", "nan" not in text.lower() and "same bytes" in text)
+
+
+def test_heat():
+    """A sensitivity file becomes a heat map; one without layers is refused."""
+    path, out = os.path.join(TMP, "sens.json"), os.path.join(TMP, "heat.html")
+    layers = [{"layer": i, "damage_kld": 0.5, "no_attn_kld": None, "tensors": [
+        {"name": "blk.%d.attn_q.weight" % i, "damage_kld": 0.04 * i, "output_error": 0.1},
+        {"name": "blk.%d.<b>.weight" % i, "damage_kld": None}], "neurons": {"cost": [7.125] * 9}}
+        for i in range(3)]
+    sens = {"format": "bonsai2.sensitivity", "version": 1, "model": "dir/m.gguf", "type": "B2_T64",
+            "layers": layers}
+    with open(path, "w", encoding="utf-8") as f:
+        json.dump(sens, f)
+    done = run("report", path, "-o", out)
+    check("heat map alone", done.returncode == 0, done.stderr)
+    p = page(out)
+    check("heat map", "Sensitivity of m.gguf" in p.text and "attn_q" in p.text and "0.0800" in p.text
+          and "no attention" not in p.text and "whole layer" in p.text and "nan" not in p.text, p.text)
+    check("names are escaped", "<b>" in p.text)
+    check("hidden values stay out", "7.125" not in p.data and json.loads(p.data)[0]["layers"][2]["damage_kld"] == 0.5)
+    both = os.path.join(TMP, "heat2.html")
+    done = run("ppl", "-m", MODEL, "--text", STORY, "-c", "64", "--chunks", "1", "--report", both,
+               "--include", path)
+    check("with a measure", done.returncode == 0 and "attn_q" in page(both).text, done.stderr)
+    for i, layers in enumerate(([], {"a": 1}, [1, 2], [[]], None, "x")):
+        with open(path, "w", encoding="utf-8") as f:
+            json.dump(dict(sens, layers=layers), f)
+        refused("no layers %d" % i, 1, 'needs "layers"', "report", path, "-o", out + "2")
+    for i, tensors in enumerate(([1, [2], None, {"name": 3}], {"name": {}}, "x", [{"name": "y" * 999}] * 99)):
+        with open(path, "w", encoding="utf-8") as f:
+            json.dump(dict(sens, layers=[{"tensors": tensors}]), f)
+        done = run("report", path, "-o", out, "--force")
+        check("strange tensors %d" % i, done.returncode == 0, done.stderr)
+        page(out)
 
 
 def test_names():
@@ -491,6 +552,30 @@ def test_other_weights():
     check("two candidates", done.returncode == 0 and page(out).text.count("again.gguf") >= 4, done.stderr)
 
 
+def test_no_numbers():
+    """One weight that is no number: no measure gives a figure, each says which model it is."""
+    sys.path.insert(0, os.path.join(SOURCE, "quality"))
+    import damage_head  # noqa: E402,PLC0415
+    path = os.path.join(TMP, "nan.gguf")
+    *head, tensors = damage_head.read(MODEL)
+    ne, kind, data = tensors[b"blk.1.ffn_down.weight"]
+    tensors[b"blk.1.ffn_down.weight"] = (ne, kind, struct.pack("<f", float("nan")) + data[4:])
+    damage_head.write(path, *head, tensors)
+    text, own = ("--text", STORY, "-c", "64", "--chunks", "1"), os.path.join(TMP, "own.csv")
+    for args in (("speed", "-p", "8", "-n", "4", "--depth", "0"), ("ppl", *text),
+                 ("kld", "--baseline", MODEL, *text), ("rollback", "--baseline", MODEL, *text),
+                 ("task", "--tasks", own), ("retention", "--baseline", MODEL, "--tasks", own),
+                 ("loops", "--limit", "1", "-n", "16"), ("blind", "--baseline", MODEL, "--limit", "1")):
+        done = run(args[0], "-m", path, *args[1:], text="")
+        check(args[0] + " of no numbers", done.returncode == 1 and not done.stdout and "nan.gguf" in
+              done.stderr and ("damaged" in done.stderr or "broken" in done.stderr), done.stderr)
+    refused("a baseline of no numbers", 1, "baseline: logit", "kld", "-m", MODEL, "--baseline", path, *text)
+    refused("a cache for other heads", 1, "multiple of 32", "speed", "-m", MODEL, "--depth", "0",
+            "--cache", "q8_0")
+    refused("a teacher of another cache", 2, "f16", "kld", "--baseline", MODEL, "--baseline-cache", "q8_0",
+            *text, "--save-teacher", path + ".b2t")
+
+
 def test_words():
     done = run()
     check("no measure", done.returncode == 2 and "retention" in done.stderr, done.stderr)
@@ -545,9 +630,10 @@ with tempfile.TemporaryDirectory() as TMP:
             g.write(f.read())
     Q4 = os.path.join(TMP, "q4.gguf")
     compress(Q4, "*=Q4_0")
-    for test in (test_words, test_rolling, test_kld, test_own_regions, test_retention, test_retention_of_models,
-                 test_loops, test_rollback, test_blind, test_speed_and_report, test_overview,
-                 test_names, test_other_weights, interrupt):
+    for test in (test_words, test_rolling, test_kld, test_own_regions, test_retention, test_recompute_task,
+                 test_retention_of_models,
+                 test_loops, test_rollback, test_blind, test_speed_and_report, test_overview, test_heat,
+                 test_names, test_other_weights, test_no_numbers, interrupt):
         started = time.time()
         try:
             test()

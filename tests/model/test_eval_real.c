@@ -153,7 +153,8 @@ static void test_perplexity_and_activations(void **state)
         fail_msg("8-bit activations cost %.5f nat, at most %.5f is allowed", k.mean_kld,
                  golden->kld_bound);
     if (golden->ppl_twice > 0) {
-        must(divergence_ppl(&p, r.s[1], &second, NULL, &err), &err);
+        struct divergence_walk w = {.cand = r.s[1], .text = &second};
+        must(divergence_ppl(&p, &w, &err), &err);
         check_ppl("twice as many, exact", sqrt(k.ppl_baseline * p.ppl),
                   golden->ppl_twice);
     }

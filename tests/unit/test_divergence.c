@@ -155,15 +155,25 @@ static void test_kld(void **state)
     }
 }
 
+static void count_row(void *ctx, const struct divergence_row *row)
+{
+    (void)row;
+    ++*(int *)ctx;
+}
+
 static void test_ppl(void **state)
 {
     struct script sc;
     struct session c = fake(true, 5);
     struct ppl_result r;
+    int rows = 0;
+    struct divergence_walk w = {
+        .cand = &c, .text = &sc.text, .on_row = count_row, .ctx = &rows};
 
     (void)state;
     script_make(&sc);
-    assert_int_equal(divergence_ppl(&r, &c, &sc.text, NULL, NULL), B2_OK);
+    assert_int_equal(divergence_ppl(&r, &w, NULL), B2_OK);
+    assert_int_equal(rows, SCRIPT_ROWS);
     check("ppl", r.ppl);
     check("ppl", exp(r.nll));
     assert_int_equal(r.n_tokens, SCRIPT_ROWS);
@@ -175,6 +185,7 @@ static void test_refused(void **state)
     struct session c = fake(true, 16), b = fake(false, 16);
     struct kld_result k;
     struct ppl_result p;
+    struct divergence_walk w = {.cand = &c, .text = &sc.text};
     struct b2_err err = {0};
 
     (void)state;
@@ -187,11 +198,11 @@ static void test_refused(void **state)
     assert_int_equal(divergence_kld(&k, &c, &b, &sc.text, NULL, &err), B2_EFORMAT);
     assert_non_null(strstr(err.msg, "window 1: position 1: baseline: logit 2"));
     c.ctx = 11;
-    assert_int_equal(divergence_ppl(&p, &c, &sc.text, NULL, &err), B2_EARG);
+    assert_int_equal(divergence_ppl(&p, &w, &err), B2_EARG);
     assert_non_null(strstr(err.msg, "12 tokens"));
     c.ctx = 16;
     sc.target[6] = 50;
-    assert_int_equal(divergence_ppl(&p, &c, &sc.text, NULL, &err), B2_EARG);
+    assert_int_equal(divergence_ppl(&p, &w, &err), B2_EARG);
     assert_non_null(strstr(err.msg, "token 50"));
 }
 
