@@ -23,6 +23,7 @@ set_tests_properties(model_compress_real PROPERTIES
     SKIP_RETURN_CODE 77 TIMEOUT 900 LABELS model)
 
 # Error compensation; skipped without OpenBLAS.
+b2_test(test_words SRC unit/test_words.c LIBS b2_compress m)
 b2_test(test_compensate SRC unit/test_compensate.c LIBS b2_compress)
 b2_test(test_calib SRC unit/test_calib.c LIBS b2_compress)
 add_test(NAME e2e_compress_normal
