@@ -68,9 +68,9 @@ static double time_matmul(struct backend *be, const struct bench *b, enum dtype 
 static void bench_tokens(struct backend *be, const struct bench *b, const char *level,
                          int64_t n_tokens)
 {
-    static const enum dtype types[] = {DT_PQ2_0, DT_PTQ1_0, DT_TQ1_0, DT_TQ2_0,
-                                       DT_Q2_0,  DT_Q1_0,   DT_Q4_0,  DT_Q4_1,
-                                       DT_Q8_0,  DT_Q4_K,   DT_Q6_K};
+    static const enum dtype types[] = {
+        DT_PQ2_0, DT_PTQ1_0, DT_TQ1_0, DT_TQ2_0, DT_Q2_0,    DT_Q1_0,  DT_Q4_0,
+        DT_Q4_1,  DT_Q8_0,   DT_Q4_K,  DT_Q6_K,  DT_B2_C128, DT_B2_C64};
 
     for (size_t i = 0; i < countof(types); i++)
         printf("%s,%s,%d,%d,%d,%.2f\n", level, dtype_info(types[i])->name,

@@ -8,7 +8,10 @@
 # 32) windows of 512 of TEXT, llama.cpp's convention, F32 activations (B2_EXACT=0: 8 bits,
 # which is far quicker and a thousandth of a nat off). ROW: some of
 #   absmean ls rotation compensation mismatch refinement
-# each of which has what stands before it. A run that was stopped goes on: give the same
+# each of which has what stands before it, or, everything as in refinement,
+#   words     all linear layers in B2_C64 (1.625 bits: words of four codes)
+#   words128  rows that 128 divides in B2_C128 (1.5625 bits), the others in B2_C64
+# A run that was stopped goes on: give the same
 # command again.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -31,8 +34,8 @@ head -c $((size * 4 / 5)) "$train" | sed '$d' >"$calib" # to the last whole line
 row() { # NAME TOKENS OPTION...
     local name=$1 n=$2 out=$work/ternary-$1-$2.gguf
     shift 2
-    "$bonsai2" compress "$model" -o "$out" --force --rule '*=B2_T64' \
-        --rule 'token_embd.weight=keep' --report "$work/ternary.json" "$@" >/dev/null
+    "$bonsai2" compress "$model" -o "$out" --force --rule "*=$type" \
+        "${more[@]}" --rule 'token_embd.weight=keep' --report "$work/ternary.json" "$@" >/dev/null
     "$bonsai2" eval kld -m "$out" --baseline "$model" --text "$text" --ctx 512 \
         --chunks "$chunks" $exact --json >"$work/ternary-kld.json"
     python3 - "$name" "$n" "$(basename "$model")" "${*//$work\//}" "$work/ternary.json" \
@@ -52,6 +55,7 @@ PY
 }
 
 cal=(--calib "$calib" --calib-tokens "$tokens" --avoid "$text")
+type=B2_T64 more=()
 for name in ${*:-absmean ls rotation compensation mismatch refinement}; do
     case $name in
     absmean) row $name 0 --ternary-rule round ;;
@@ -60,6 +64,12 @@ for name in ${*:-absmean ls rotation compensation mismatch refinement}; do
     compensation) row $name "$tokens" "${cal[@]}" --mismatch 0 --refine 0 ;;
     mismatch) row $name "$tokens" "${cal[@]}" --refine 0 ;;
     refinement) row $name "$tokens" "${cal[@]}" ;;
+    words) type=B2_C64 row $name "$tokens" "${cal[@]}" ;;
+    words128)
+        more=(--rule '*.ffn_down.weight=B2_C128') # SmolLM2: 1,536; the others have 576
+        type=B2_C64 row $name "$tokens" "${cal[@]}"
+        more=()
+        ;;
     *) echo "ternary.sh: no row $name" >&2; exit 2 ;;
     esac
 done

@@ -4,6 +4,7 @@
 #include "compress/codes.h"
 
 #include "base/reader.h"
+#include "compress/words.h"
 #include "tensor/f16.h"
 #include "tensor/quant.h"
 
@@ -25,13 +26,14 @@ bool codes_of(struct codes *out, enum dtype t)
     const struct dtype_info *info = dtype_info(t);
 
     if (info->flags & DTF_TERNARY) {
-        *out = (struct codes){t, info->block, -1, 1, false, true};
+        *out = (struct codes){
+            t, info->block, -1, 1, false, true, info->flags & DTF_QUADS ? QUAD : 1};
         return (info->flags & DTF_WRITE) != 0;
     }
     for (size_t i = 0; i < countof(table); i++) {
         if (table[i].type == t) {
-            *out = (struct codes){t,           info->block,      table[i].lo,
-                                  table[i].hi, table[i].has_min, false};
+            *out = (struct codes){
+                t, info->block, table[i].lo, table[i].hi, table[i].has_min, false, 1};
             return true;
         }
     }
@@ -66,6 +68,17 @@ float codes_scale(const struct codes *c, float want, float old)
     else
         s = f32_from_f16(f16_from_f32(want));
     return isfinite(s) && s * old > 0.0f ? s : 0.0f;
+}
+
+void codes_project(const struct codes *c, int8_t *code, const float *t,
+                   const float *imp, int64_t n)
+{
+    if (c->unit == QUAD) {
+        words_project(code, t, imp, n);
+        return;
+    }
+    for (int64_t i = 0; i < n; i++) /* each on its own: imp has no say */
+        code[i] = (int8_t)codes_nearest(c, t[i], 1.0f, 0.0f);
 }
 
 /* Two codes of four bits in a byte, the fifth bits apart. */

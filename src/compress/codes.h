@@ -18,6 +18,7 @@ struct codes {
     int lo, hi; /* of the codes */
     bool has_min;
     bool ternary;
+    int unit; /* columns whose codes are chosen together: 1, or QUAD where they make words */
 };
 
 /* False: the type has no such form (plain floats, K types, Q1_0). */
@@ -39,6 +40,12 @@ static inline int codes_nearest(const struct codes *c, float w, float inv, float
     t = t < (float)c->lo ? (float)c->lo : t > (float)c->hi ? (float)c->hi : t;
     return (int)(t + (t < 0.0f ? -0.5f : 0.5f));
 }
+
+/* Codes [n] of columns side by side, n a multiple of the unit: the nearest that the type
+ * can say to t, in units of the scale, in the sum of imp (t - code)^2; imp >= 0, or NULL:
+ * all 1. The same for any type; a trainer projects with it at every step. */
+void codes_project(const struct codes *c, int8_t *code, const float *t,
+                   const float *imp, int64_t n);
 
 /* Writes one block from code [group]. */
 void codes_join(const struct codes *c, uint8_t *dst, const int8_t *code, float scale,

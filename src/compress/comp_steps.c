@@ -53,6 +53,8 @@ bool comp_sweep(struct comp_block *k, enum ternarise_rule rule, int64_t *bad)
     memcpy(k->work, k->goal, (size_t)(k->rows * d) * sizeof *k->work);
     for (int64_t g = 0; g < k->n_groups; g++) {
         int64_t at = g * n, after = at + n;
+        if (k->codes->unit > 1)
+            comp_words_sweep(k, at, n);
         for (int64_t r = 0; r < k->rows; r++) {
             float fit[FIT_MAX_BLOCK], *scale = k->scale + r * k->n_groups + g;
             float *min = k->min + r * k->n_groups + g;
@@ -61,7 +63,10 @@ bool comp_sweep(struct comp_block *k, enum ternarise_rule rule, int64_t *bad)
                 *bad = r;
                 return false;
             }
-            sweep_row(k, r, at, *scale, *min);
+            if (k->codes->unit > 1)
+                comp_words_sweep_row(k, r, at, *scale);
+            else
+                sweep_row(k, r, at, *scale, *min);
         }
         blas_gemm(k->b, k->work + after, d, (struct blas_size){k->rows, d - after, n},
                   (struct blas_mat){k->err, n, false},
@@ -231,8 +236,13 @@ void comp_descend(struct comp_block *k)
     comp_gradient(k);
     for (int64_t at = 0; at < d; at += COMP_BLOCK) {
         int64_t n = min_i64(COMP_BLOCK, d - at);
+        if (k->codes->unit > 1)
+            comp_words_descend(k, at, n);
         for (int64_t r = 0; r < k->rows; r++)
-            descend_row(k, r, at, n, k->err + r * n);
+            if (k->codes->unit > 1)
+                comp_words_descend_row(k, r, at, n, k->err + r * n);
+            else
+                descend_row(k, r, at, n, k->err + r * n);
         blas_gemm(k->b, k->work, d, (struct blas_size){k->rows, d, n},
                   (struct blas_mat){k->err, n, false},
                   (struct blas_mat){k->m->h + at * d, d, false}, -1.0f, 1.0f);

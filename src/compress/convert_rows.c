@@ -24,6 +24,14 @@ struct convert_rows {
     float *scales, *dst_scales; /* one per group */
 };
 
+/* Whether scales and codes of f are scales and codes of t: private types have scales of
+ * their own, and some of them do not have all codes. */
+static bool carries(const struct dtype_info *f, const struct dtype_info *t)
+{
+    return (f->flags & DTF_PRIVATE) == (t->flags & DTF_PRIVATE) &&
+           (f->flags & DTF_QUADS || !(t->flags & DTF_QUADS));
+}
+
 enum b2_status convert_rows_new(struct convert_rows **out,
                                 const struct convert_rows_shape *shape, struct arena *a,
                                 struct b2_err *err)
@@ -51,7 +59,7 @@ enum b2_status convert_rows_new(struct convert_rows **out,
     if (rc)
         return rc;
     c->carry = f->flags & t->flags & DTF_TERNARY && f->block % t->block == 0 &&
-               !(f->flags & DTF_APART) && !shape->unfold;
+               !(f->flags & DTF_APART) && !shape->unfold && carries(f, t);
     c->x = arena_calloc(a, (size_t)n_src, sizeof *c->x);
     c->y = arena_calloc(a, (size_t)n, sizeof *c->y);
     if (!c->x || !c->y)

@@ -7,6 +7,7 @@
 #include "base/pool.h"
 #include "base/rng.h"
 #include "compress/rotate.h"
+#include "compress/words.h"
 #include "tensor/quant.h"
 
 #include <math.h>
@@ -110,6 +111,22 @@ static float start_at(int code, float t, double r)
     return (float)code * (t > 0.5f + margin ? t : 0.5f + apart);
 }
 
+/* Whether the teacher's weights from u on give these codes as they are: a word's zero may
+ * be a large weight beside three larger ones. */
+static bool gives_word(const struct latent *l, const float *u, float a,
+                       const int8_t *code)
+{
+    float t[QUAD];
+    int8_t now[QUAD];
+
+    if (l->codes.unit == 1 || !(a > 0.0f))
+        return false;
+    for (int i = 0; i < QUAD; i++)
+        t[i] = u[i] / a;
+    codes_project(&l->codes, now, t, NULL, QUAD);
+    return memcmp(now, code, sizeof now) == 0;
+}
+
 static bool start_row(struct latent *l, const struct job *j, int64_t row, int8_t *code)
 {
     const int64_t group = l->codes.group;
@@ -121,6 +138,7 @@ static bool start_row(struct latent *l, const struct job *j, int64_t row, int8_t
                         l->stored);
     memcpy(u, j->teacher + row * l->cols, (size_t)l->cols * sizeof *u);
     fold(l->rot, u);
+    bool keep = false;
     for (int64_t i = 0; i < l->stored; i++) { /* a negative scale turns its codes */
         float a = fabsf(a0[i / group]);
         if (a0[i / group] < 0.0f)
@@ -128,8 +146,12 @@ static bool start_row(struct latent *l, const struct job *j, int64_t row, int8_t
         double r = rng_f64(&rng);
         if (code[i] < -1 || code[i] > 1 || !isfinite(u[i]))
             return false;
+        if (i % l->codes.unit == 0)
+            keep = gives_word(l, u + i, a, code + i);
         if (!(a > 0.0f) || i >= l->cols)
             u[i] = 0.0f;
+        else if (keep)
+            u[i] /= a;
         else
             u[i] = start_at(code[i], u[i] / a, r);
     }
@@ -209,11 +231,28 @@ static float threshold_of(const struct latent *l, int64_t g, float *scale)
     return l->a0[g] > 0.0f ? *scale / (2.0f * l->a0[g]) : INFINITY;
 }
 
+/* Codes of n latents of a group from its first on. */
+static void codes_at(const struct latent *l, int8_t *code, const float *u, int64_t n,
+                     float threshold)
+{
+    float t[TERNARISE_MAX_GROUP];
+
+    if (l->codes.unit == 1) {
+        for (int64_t i = 0; i < n; i++)
+            code[i] = (int8_t)code_at(u[i], threshold);
+        return;
+    }
+    for (int64_t i = 0; i < n; i++)
+        t[i] = u[i] * (0.5f / threshold);
+    codes_project(&l->codes, code, t, NULL, n);
+}
+
 static void weight_rows(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const struct job *j = ctx;
     const struct latent *l = j->cl;
     const int64_t group = l->codes.group;
+    int8_t code[TERNARISE_MAX_GROUP];
 
     (void)thread;
     for (int64_t r = begin; r < end; r++) {
@@ -222,6 +261,12 @@ static void weight_rows(void *ctx, int64_t begin, int64_t end, int thread)
             const float *u = l->u + r * l->stored + g * group;
             const int64_t n = min_i64(group, l->cols - g * group);
             float a, at = threshold_of(l, r * l->groups + g, &a);
+            if (l->codes.unit > 1) {
+                codes_at(l, code, u, group, at);
+                for (int64_t i = 0; i < n; i++)
+                    w[g * group + i] = a * (float)code[i];
+                continue;
+            }
             for (int64_t i = 0; i < n; i++)
                 w[g * group + i] = a * (float)code_at(u[i], at);
         }
@@ -250,6 +295,21 @@ static float dot_codes(const float *d, const float *u, int64_t n, float threshol
     return sum;
 }
 
+/* The same where codes make words. */
+static float dot_words(const struct latent *l, const float *d, const float *u,
+                       int64_t n, float threshold)
+{
+    int8_t code[TERNARISE_MAX_GROUP];
+    float lane[LANES] = {0}, sum = 0.0f;
+
+    codes_at(l, code, u, l->codes.group, threshold);
+    for (int64_t i = 0; i < n; i++)
+        lane[i % LANES] += d[i] * (float)code[i];
+    for (int k = 0; k < LANES; k++)
+        sum += lane[k];
+    return sum;
+}
+
 static void collect_rows(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const struct job *j = ctx;
@@ -265,8 +325,10 @@ static void collect_rows(void *ctx, int64_t begin, int64_t end, int thread)
             const int64_t n = min_i64(group, l->cols - g * group);
             const float a0 = l->a0[r * l->groups + g];
             float a, threshold = threshold_of(l, r * l->groups + g, &a);
-            l->gls[r * l->groups + g] +=
-                a * dot_codes(dw + g * group, l->u + at, n, threshold);
+            float dot = l->codes.unit > 1
+                            ? dot_words(l, dw + g * group, l->u + at, n, threshold)
+                            : dot_codes(dw + g * group, l->u + at, n, threshold);
+            l->gls[r * l->groups + g] += a * dot;
             for (int64_t i = 0; i < n; i++)
                 l->gu[at + i] += dw[g * group + i] * a0;
         }
@@ -285,8 +347,9 @@ static float group_codes(const struct latent *l, int64_t row, int64_t g, int8_t 
     const float *u = l->u + row * l->stored + g * group;
     float a, at = threshold_of(l, row * l->groups + g, &a);
 
-    for (int64_t i = 0; i < group; i++)
-        code[i] = (int8_t)(g * group + i < l->cols ? code_at(u[i], at) : 0);
+    codes_at(l, code, u, group, at);
+    for (int64_t i = max_i64(0, l->cols - g * group); i < group; i++)
+        code[i] = 0;
     return a;
 }
 

@@ -4,7 +4,8 @@
  * In the basis of the stored (rotated) weight, group by group of a row:
  *
  *   a = a0 exp(ls), as the type stores it          trained scale; a0 is the first one
- *   code = 0 if |u| < a / (2 a0), else the sign    u: latent in units of a0
+ *   code = 0 if |u| < a / (2 a0), else the sign    u: latent in units of a0;
+ *          where codes make words, the nearest word to u a0 / a
  *   weight = a code
  *
  * A gradient g of the weight goes straight through the rounding: du += g a0, and

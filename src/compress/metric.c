@@ -198,27 +198,30 @@ static int by_falling_key(const void *pa, const void *pb)
     return (a->at > b->at) - (a->at < b->at);
 }
 
+/* Runs [first + k * n, + n) of columns, k < count, by falling sums of their diagonal. */
+static void rank_runs(struct ranked *r, const double *h, int64_t d, int64_t first,
+                      int64_t n, int64_t count)
+{
+    for (int64_t k = 0; k < count; k++) {
+        r[k] = (struct ranked){0.0, (int32_t)(first + k * n)};
+        for (int64_t i = r[k].at; i < r[k].at + n; i++)
+            r[k].key += h[i * d + i];
+    }
+    qsort(r, (size_t)count, sizeof *r, by_falling_key);
+}
+
 static bool make_order(struct metric *m, const double *h)
 {
-    int64_t d = m->d, n = d / m->group;
+    int64_t d = m->d, n = d / m->group, n_units = m->group / m->unit;
     struct ranked *g = mem_calloc((size_t)n, sizeof *g);
-    struct ranked *c = mem_calloc((size_t)m->group, sizeof *c);
+    struct ranked *c = mem_calloc((size_t)n_units, sizeof *c);
 
-    for (int64_t i = 0; g && c && i < n; i++) {
-        g[i].at = (int32_t)i;
-        for (int64_t k = i * m->group; k < (i + 1) * m->group; k++)
-            g[i].key += h[k * d + k];
-    }
     if (g && c)
-        qsort(g, (size_t)n, sizeof *g, by_falling_key);
+        rank_runs(g, h, d, 0, m->group, n);
     for (int64_t i = 0; g && c && i < n; i++) {
-        for (int64_t k = 0; k < m->group; k++) {
-            int64_t at = g[i].at * m->group + k;
-            c[k] = (struct ranked){h[at * d + at], (int32_t)at};
-        }
-        qsort(c, (size_t)m->group, sizeof *c, by_falling_key);
-        for (int64_t k = 0; k < m->group; k++)
-            m->perm[i * m->group + k] = c[k].at;
+        rank_runs(c, h, d, g[i].at, m->unit, n_units);
+        for (int64_t p = 0; p < m->group; p++)
+            m->perm[i * m->group + p] = c[p / m->unit].at + (int32_t)(p % m->unit);
     }
     mem_free(g);
     mem_free(c);
@@ -267,7 +270,7 @@ static enum b2_status fill_metric(struct metric *m, double *h, double *work,
 }
 
 enum b2_status metric_new(struct metric *m, const struct metric_sums *s,
-                          const struct rotate *rotate, int64_t group,
+                          const struct rotate *rotate, int64_t group, int64_t unit,
                           const struct blas *b, struct b2_err *err)
 {
     int64_t d = s->d;
@@ -275,7 +278,7 @@ enum b2_status metric_new(struct metric *m, const struct metric_sums *s,
     double *h = mem_calloc(n, sizeof *h), *work = mem_calloc(n, sizeof *work);
     enum b2_status rc;
 
-    *m = (struct metric){.d = d, .group = group, .damp = METRIC_DAMP};
+    *m = (struct metric){.d = d, .group = group, .unit = unit, .damp = METRIC_DAMP};
     m->perm = mem_calloc((size_t)d, sizeof *m->perm);
     m->h = mem_calloc(n, sizeof *m->h);
     m->u = mem_calloc(n, sizeof *m->u);

@@ -38,19 +38,20 @@ enum b2_status metric_target(float *m, const struct metric_sums *s,
                              struct b2_err *err) NODISCARD;
 
 /* The metric in the order in which columns are rounded. Position p is column perm[p] of
- * the rotated row; positions [k * group, (k + 1) * group) are one group of the type. */
+ * the rotated row; positions [k * group, (k + 1) * group) are one group of the type, and
+ * [k * unit, (k + 1) * unit) columns side by side. */
 struct metric {
-    int64_t d, group;
+    int64_t d, group, unit;
     int32_t *perm; /* [d] */
     float *h;      /* [d, d] damped */
     float *u;      /* [d, d] upper triangle: (h)⁻¹ = uᵀ u */
     double damp;   /* that sufficed */
 };
 
-/* rotate: NULL, or has the width d. Groups and the columns in them go by falling
+/* rotate: NULL, or has the width d. Groups and the units in them go by falling
  * diagonal. Damping grows until the matrix is positive definite. B2_EFORMAT as above. */
 enum b2_status metric_new(struct metric *m, const struct metric_sums *s,
-                          const struct rotate *rotate, int64_t group,
+                          const struct rotate *rotate, int64_t group, int64_t unit,
                           const struct blas *b, struct b2_err *err) NODISCARD;
 void metric_free(struct metric *m); /* zeroed is fine */
 

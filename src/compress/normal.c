@@ -308,10 +308,12 @@ static enum b2_status compensate_part(struct normal *n, struct stage *s,
     struct compensate_out out = {0};
     enum b2_status rc = B2_OK;
 
-    if (s->metric.group != p->codes.group || s->metric_fold != cand->fold) {
+    if (s->metric.group != p->codes.group || s->metric.unit != p->codes.unit ||
+        s->metric_fold != cand->fold) {
         metric_free(&s->metric);
         s->metric_fold = cand->fold;
-        rc = metric_new(&s->metric, &s->sums, rotate, p->codes.group, n->blas, err);
+        rc = metric_new(&s->metric, &s->sums, rotate, p->codes.group, p->codes.unit,
+                        n->blas, err);
     }
     p->bytes = mem_calloc((size_t)cand->n_bytes, 1);
     if (!rc && !p->bytes)

@@ -7,9 +7,15 @@
  * codes is the k that maximises (sum of the k largest)^2 / k: one sort, one pass. At the
  * optimum exactly the weights with |w| > s/2 are kept, which is how the codes are found
  * again after the scale was rounded to FP16.
+ *
+ * Words of four codes with at least one zero (tensor/quad.h): it costs nothing to give the
+ * zero to the smallest of the four. So the optimum is that of the other three quarters, but
+ * for the one word of three non-zeros that is missing; there the nearest other one is taken
+ * and the scale stays.
  */
 #include "compress/ternarise.h"
 
+#include "compress/words.h"
 #include "tensor/quant.h"
 
 #include <assert.h>
@@ -102,6 +108,33 @@ static double scale_ls(float *mag, int n)
     return scale;
 }
 
+/* Sets the smallest of each four magnitudes to 0. */
+static void drop_quarter(float *mag, int n)
+{
+    for (int i = 0; i + QUAD <= n; i += QUAD) {
+        int least = i;
+        for (int k = i + 1; k < i + QUAD; k++)
+            least = mag[k] < mag[least] ? k : least;
+        mag[least] = 0.0f;
+    }
+}
+
+/* Makes words of the codes of w: the nearest ones under least squares, else what remains
+ * without the smallest weights. */
+static void make_words(int8_t *codes, const float *w, int n, float scale,
+                       enum ternarise_rule rule)
+{
+    float t[TERNARISE_MAX_GROUP];
+
+    if (rule != TERNARISE_LS && rule != TERNARISE_ROUND) {
+        quad_drop_smallest(codes, w, n);
+        return;
+    }
+    for (int i = 0; i < n; i++)
+        t[i] = w[i] / scale;
+    words_project(codes, t, NULL, n);
+}
+
 /* Mean of the magnitudes that pass the cut; 0 when none does. */
 static double mean_kept(const float *mag, int n, double cut, bool equal_passes)
 {
@@ -130,6 +163,7 @@ bool ternarise_group_as(enum dtype t, int8_t *codes, float *scale, const float *
     float mag[TERNARISE_MAX_GROUP];
     double sum = 0.0, s = 0.0, cut = 0.0;
     bool equal_passes = rule == TERNARISE_THRESHOLD;
+    bool words = (dtype_info(t)->flags & DTF_QUADS) != 0;
 
     assert(n > 0 && n <= TERNARISE_MAX_GROUP);
     for (int i = 0; i < n; i++) {
@@ -140,6 +174,8 @@ bool ternarise_group_as(enum dtype t, int8_t *codes, float *scale, const float *
     if (rule == TERNARISE_LS) {
         float sorted[TERNARISE_MAX_GROUP];
         memcpy(sorted, mag, (size_t)n * sizeof *mag);
+        if (words)
+            drop_quarter(sorted, n);
         s = scale_ls(sorted, n);
     } else if (rule == TERNARISE_ROUND) {
         s = mean;
@@ -161,5 +197,7 @@ bool ternarise_group_as(enum dtype t, int8_t *codes, float *scale, const float *
     for (int i = 0; i < n; i++)
         if ((double)mag[i] > cut || (equal_passes && (double)mag[i] == cut))
             codes[i] = w[i] < 0.0f ? -1 : 1;
+    if (words)
+        make_words(codes, w, n, *scale, rule);
     return true;
 }

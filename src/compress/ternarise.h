@@ -41,7 +41,8 @@ bool ternarise_rule_from_name(enum ternarise_rule *out, const char *name);
  * 0. False: the scale is beyond FP16 (above 65504); outputs are then unspecified. */
 bool ternarise_group(int8_t *codes, float *scale, const float *w, int n,
                      enum ternarise_rule rule);
-/* The same with scales as type t stores them. */
+/* The same with scales, and codes (DTF_QUADS), as type t stores them. n is then a
+ * multiple of four. */
 bool ternarise_group_as(enum dtype t, int8_t *codes, float *scale, const float *w,
                         int n, enum ternarise_rule rule);
 

@@ -13,6 +13,10 @@
  * each, digit n of byte m for weight m + 12 n; byte 12 holds four, weights 60 to 63;
  * digits as in PTQ1_0 (tensor/ternary.c). Byte 13 is the scale (tensor/log8.h). The group
  * divides rows that 128 does not, such as 576 and 1,536.
+ *
+ * B2_C128: 128 weights in 25 bytes, 1.5625 bits each: 24 bytes hold 32 words of four codes
+ * (tensor/quad.h), of which at least one is 0; byte 24 is the scale. B2_C64: 64 weights in
+ * 13 bytes, 1.625 bits each, 16 words and the scale, for rows that 128 does not divide.
  */
 #ifndef FORMAT_PRIVATE_H
 #define FORMAT_PRIVATE_H

@@ -16,8 +16,8 @@
 /* Up to how many tokens the packed rows win over unpacking, measured (docs/KERNELS.md). */
 static void set_packed_tokens(struct kernels *k, bool vnni)
 {
-    static const enum dtype always[] = {DT_Q2_0_G128, DT_PQ2_0, DT_TQ2_0, DT_PTQ1_0,
-                                        DT_TQ1_0};
+    static const enum dtype always[] = {DT_Q2_0_G128, DT_PQ2_0,   DT_TQ2_0, DT_PTQ1_0,
+                                        DT_TQ1_0,     DT_B2_C128, DT_B2_C64};
 
     for (int t = 0; t < N_DTYPES; t++)
         k->packed_tokens[t] = k->packed[t] ? 4 : 0;
@@ -72,6 +72,8 @@ static void init_ref(struct kernels *k)
                 [DT_PTQ1_0] = unpack_ptq1_0_c,
                 [DT_I2_S] = unpack_i2_s_c,
                 [DT_B2_T64] = unpack_b2_t64_c,
+                [DT_B2_C128] = unpack_b2_c128_c,
+                [DT_B2_C64] = unpack_b2_c64_c,
             },
         .dequant = kernel_dequant_c,
         .qdot = kernel_qdot_c,
@@ -209,6 +211,31 @@ static void init_avx512vnni(struct kernels *k)
     k->packed[DT_Q5_K] = packed_q5_k_avx512vnni;
     k->packed[DT_Q6_K] = packed_q6_k_avx512vnni;
 }
+
+/* Rows of words of four codes, at every level. */
+static void init_words(struct kernels *k, unsigned cpu)
+{
+    const unsigned avx512 = CPU_AVX512 | CPU_AVX512VNNI;
+
+    if (!(cpu & CPU_AVX2))
+        return;
+    k->unpack[DT_B2_C128] = unpack_b2_c128_avx2;
+    k->unpack[DT_B2_C64] = unpack_b2_c64_avx2;
+    k->packed[DT_B2_C128] = packed_b2_c128_avx2;
+    k->packed[DT_B2_C64] = packed_b2_c64_avx2;
+    if (cpu & CPU_AVXVNNI) {
+        k->packed[DT_B2_C128] = packed_b2_c128_avxvnni;
+        k->packed[DT_B2_C64] = packed_b2_c64_avxvnni;
+    }
+    if ((cpu & avx512) != avx512)
+        return;
+    k->packed[DT_B2_C128] = packed_b2_c128_avx512vnni;
+    k->packed[DT_B2_C64] = packed_b2_c64_avx512vnni;
+    if (cpu & CPU_AVX512VBMI) {
+        k->packed[DT_B2_C128] = packed_b2_c128_avx512vbmi;
+        k->packed[DT_B2_C64] = packed_b2_c64_avx512vbmi;
+    }
+}
 #endif
 
 #if B2_ARM
@@ -232,6 +259,8 @@ static void init_neon(struct kernels *k)
     k->unpack[DT_Q2_0_G128] = unpack_q2_0_g128_neon;
     k->unpack[DT_PQ2_0] = unpack_q2_0_g128_neon;
     k->unpack[DT_PTQ1_0] = unpack_ptq1_0_neon;
+    k->unpack[DT_B2_C128] = unpack_b2_c128_neon;
+    k->unpack[DT_B2_C64] = unpack_b2_c64_neon;
     k->act_quant = kernel_act_quant_neon;
     k->dequant = kernel_dequant_neon;
     k->qdot = kernel_qdot_neon;
@@ -272,6 +301,7 @@ void kernels_init(struct kernels *k, unsigned cpu)
         k->packed[DT_PTQ1_0] = packed_ptq1_0_avx512vbmi;
         k->packed[DT_TQ1_0] = packed_tq1_0_avx512vbmi;
     }
+    init_words(k, cpu);
     if ((cpu & CPU_AVX512) && (cpu & CPU_AVX512VNNI) && (cpu & CPU_AMX_INT8)) {
         k->name = "amx";
         k->qdot = kernel_qdot_amx;
@@ -294,7 +324,7 @@ void kernels_init(struct kernels *k, unsigned cpu)
 
 bool kernel_is_quant(enum dtype t)
 {
-    return t >= DT_Q4_0 && t <= DT_B2_T64;
+    return t >= DT_Q4_0 && t <= DT_B2_C64;
 }
 
 bool kernel_has_min(enum dtype t)
@@ -311,12 +341,14 @@ int kernel_block(enum dtype t)
         return 16;
     case DT_Q2_0:
     case DT_B2_T64:
+    case DT_B2_C64:
         return 64;
     case DT_Q1_0:
     case DT_Q2_0_G128:
     case DT_PQ2_0:
     case DT_PTQ1_0:
     case DT_I2_S:
+    case DT_B2_C128:
         return 128;
     case DT_TQ1_0:
     case DT_TQ2_0:

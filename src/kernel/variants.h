@@ -26,6 +26,7 @@ kernel_unpack unpack_q4_0_c, unpack_q4_1_c, unpack_q5_0_c, unpack_q5_1_c, unpack
 kernel_unpack unpack_q1_0_c, unpack_q2_0_c, unpack_q2_0_g128_c;
 kernel_unpack unpack_tq1_0_c, unpack_tq2_0_c, unpack_ptq1_0_c, unpack_i2_s_c;
 kernel_unpack unpack_b2_t64_c;
+kernel_unpack unpack_b2_c128_c, unpack_b2_c64_c; /* ref/unpack_quad_ref.c */
 kernel_unpack unpack_q2_k_c, unpack_q3_k_c, unpack_q4_k_c, unpack_q5_k_c, unpack_q6_k_c;
 
 /* ref/float_ref.c */
@@ -74,6 +75,13 @@ void kernel_kv_mix_f16_c(float *out, const float *w, int64_t w_step, int64_t row
                          const struct kv_rows *v);
 
 #if B2_X86
+/* x86/quad_avx2.c, x86/quad_avxvnni.c, x86/quad_avx512vnni.c, x86/quad_avx512vbmi.c */
+kernel_unpack unpack_b2_c128_avx2, unpack_b2_c64_avx2;
+kernel_packed packed_b2_c128_avx2, packed_b2_c64_avx2;
+kernel_packed packed_b2_c128_avxvnni, packed_b2_c64_avxvnni;
+kernel_packed packed_b2_c128_avx512vnni, packed_b2_c64_avx512vnni;
+kernel_packed packed_b2_c128_avx512vbmi, packed_b2_c64_avx512vbmi;
+
 /* x86/act_avx2.c */
 void kernel_act_quant_avx2(const struct kq_act *a, int64_t t, const float *x);
 
@@ -181,6 +189,9 @@ void kernel_kv_mix_f16_avx512vnni(float *out, const float *w, int64_t w_step,
 #endif
 
 #if B2_ARM
+/* arm/unpack_quad_neon.c */
+kernel_unpack unpack_b2_c128_neon, unpack_b2_c64_neon;
+
 /* arm/dot_neon.c, arm/dot_dotprod.c, arm/dot_i8mm.c */
 void kernel_act_quant_neon(const struct kq_act *a, int64_t t, const float *x);
 void kernel_dequant_neon(float *dst, const int8_t *code, const float *scale,

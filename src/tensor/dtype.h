@@ -33,6 +33,8 @@ enum dtype {
     DT_PTQ1_0,    /* id 143 */
     DT_I2_S,      /* id 36: codes alone, the one scale lies behind them (tensor.h) */
     DT_B2_T64,    /* ours: groups of 64 in 14 bytes (format/private.h) */
+    DT_B2_C128,   /* ours: words of four, groups of 128 in 25 bytes */
+    DT_B2_C64,    /* the same, groups of 64 in 13 bytes */
     DT_F64,       /* from here on: containers only, never weights of a matmul */
     DT_I8,
     DT_I16,
@@ -52,6 +54,7 @@ enum {
     DTF_FLOAT = 1 << 3,   /* plain numbers, block of one */
     DTF_APART = 1 << 4,   /* blocks hold codes; their scale is tensor.scale */
     DTF_PRIVATE = 1 << 5, /* a file must declare it: format/private.h */
+    DTF_QUADS = 1 << 6,   /* not all ternary codes exist: words of tensor/quad.h */
 };
 
 struct dtype_info {

@@ -237,8 +237,9 @@ bool quant_scale_fits(enum dtype t, const float *src, int64_t n, int64_t *col)
     for (int64_t b = 0; block > 1 && b < n / block; b++) {
         /* 65520 is the first value that rounds to infinity. */
         float largest = largest_field(t, src + b * block, block);
-        bool fits = t == DT_B2_T64 ? isfinite(quant_ternary_scale(t, largest))
-                                   : largest < 65520.0f;
+        bool fits = dtype_info(t)->flags & DTF_PRIVATE
+                        ? isfinite(quant_ternary_scale(t, largest))
+                        : largest < 65520.0f;
         if (!fits) {
             if (col)
                 *col = b * block;
@@ -275,6 +276,8 @@ static void scale_fields(enum dtype t, int at[2])
         at[0] = dtype_info(t)->bytes - 2;
         break;
     case DT_B2_T64: /* every byte is a finite scale */
+    case DT_B2_C128:
+    case DT_B2_C64:
         at[0] = -1;
         break;
     default:

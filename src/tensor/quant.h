@@ -45,7 +45,7 @@ bool quant_scale_fits(enum dtype t, const float *src, int64_t n, int64_t *col);
 void quant_ternary_split(enum dtype t, int8_t *codes, float *scales, const void *src,
                          int64_t n);
 /* The reverse; scales are rounded to FP16. codes in -1..+1 (2-bit types: also +2; Q1_0
- * takes 0 as -1). */
+ * takes 0 as -1; in types with DTF_QUADS what is no word loses its last code). */
 void quant_ternary_join(enum dtype t, void *dst, const int8_t *codes,
                         const float *scales, int64_t n);
 

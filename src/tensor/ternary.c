@@ -1,15 +1,17 @@
 /*
  * ternary.c - the block layouts of few-valued weights: TQ1_0, TQ2_0, Q1_0, Q2_0 (both),
- * PQ2_0, PTQ1_0, I2_S (FORMATS.md 1.2 to 1.4).
+ * PQ2_0, PTQ1_0, I2_S (FORMATS.md 1.2 to 1.4), and ours (format/private.h).
  *
- * A block is one scale d (FP16; in B2_T64 one logarithmic byte) and runs of bytes that hold several digits each; a weight
- * is (digit - 1) * d, for the binary type (2 * digit - 1) * d. Three radices:
+ * A block is one scale d (FP16; in our types one logarithmic byte) and runs of bytes that
+ * hold several digits each; a weight is (digit - 1) * d, for the binary type
+ * (2 * digit - 1) * d. Three radices, and words:
  *
  *   2  bit n of the byte is digit n
  *   4  bits 2n and 2n + 1 are digit n (a fourth code, 3, exists and decodes to +2)
  *   3  the digits x_0 x_1 … of a five-digit number V, most significant first, stored as
  *      byte = ceil(256 V / 243), the fraction V / 243 in 8 bits. Digit n comes back
  *      without division: w = byte * 3^n mod 256, x = 3 w >> 8.
+ *   64 four codes in six bits: tensor/quad.h
  *
  * I2_S has no scale in its blocks. Three packings of it are about under one id, and
  * nothing in a file tells them apart; read is that of the published BitNet files (128
@@ -19,12 +21,13 @@
  * The layouts differ only in where digit n of byte m goes, which one table says.
  */
 #include "tensor/log8.h"
+#include "tensor/quad.h"
 #include "tensor/quant_int.h"
 
 #include <assert.h>
 #include <string.h>
 
-enum { MAX_BLOCK = 256, MAX_SPANS = 3, NO_SCALE = -1 };
+enum { MAX_BLOCK = 256, MAX_SPANS = 3, NO_SCALE = -1, WORDS = 64 };
 
 /* Bytes [at, at + n_bytes) of a block; digit n of byte m is weight
  * first + m * byte_step + n * digit_step. */
@@ -62,6 +65,10 @@ static const struct layout ptq1_0 = {
 static const struct layout b2_t64 = {
     3, 13, true, 2, {{0, 12, 5, 0, 1, 12}, {12, 1, 4, 60, 1, 1}}};
 
+/* The bytes are those of all words; where they lie is quad.h's. */
+static const struct layout b2_c128 = {WORDS, 24, true, 1, {{.n_bytes = 24}}};
+static const struct layout b2_c64 = {WORDS, 12, true, 1, {{.n_bytes = 12}}};
+
 static const struct layout i2_s = {4, NO_SCALE, false, 1, {{0, 32, 4, 96, 1, -32}}};
 
 static const struct layout *find_layout(enum dtype t)
@@ -84,6 +91,10 @@ static const struct layout *find_layout(enum dtype t)
         return &i2_s;
     case DT_B2_T64:
         return &b2_t64;
+    case DT_B2_C128:
+        return &b2_c128;
+    case DT_B2_C64:
+        return &b2_c64;
     default:
         return NULL;
     }
@@ -179,7 +190,9 @@ static void unpack(int8_t *code, const uint8_t *block, const struct layout *l)
 {
     for (int i = 0; i < l->n_spans; i++) {
         const struct span *s = &l->span[i];
-        if (l->radix == 3)
+        if (l->radix == WORDS)
+            quad_unpack(code, block, s->n_bytes * 4 / 3);
+        else if (l->radix == 3)
             unpack_base3(code, block + s->at, s);
         else
             unpack_bits(code, block + s->at, s, l->radix);
@@ -209,6 +222,10 @@ static uint8_t pack_bits(const int8_t *code, const struct span *s, int radix)
 
 static void pack(uint8_t *block, const int8_t *code, const struct layout *l)
 {
+    if (l->radix == WORDS) {
+        quad_pack(block, code, l->span[0].n_bytes * 4 / 3);
+        return;
+    }
     for (int i = 0; i < l->n_spans; i++) {
         const struct span *s = &l->span[i];
         for (int m = 0; m < s->n_bytes; m++) {
@@ -269,6 +286,8 @@ void ternary_encode(enum dtype t, uint8_t *dst, const float *src, int64_t n_bloc
     for (int64_t b = 0; b < n_blocks; b++, dst += info->bytes, src += info->block) {
         float d = l->radix == 2 ? round_binary(code, src, info->block)
                                 : round_ternary(code, src, info->block);
+        if (l->radix == WORDS)
+            quad_drop_smallest(code, src, info->block);
         put_scale(dst, l, d);
         pack(dst, code, l);
     }

@@ -109,6 +109,16 @@ static void unpack_last_wrong(int8_t *code, float *scale, float *min,
         code[n - 1] ^= 1;
 }
 
+/* Takes index 0, the zero word, for the opposite of 32. */
+static void unpack_zero_word(int8_t *code, float *scale, float *min, const uint8_t *src,
+                             int64_t n)
+{
+    unpack_b2_c128_c(code, scale, min, src, n);
+    for (int64_t i = 0; i < n; i += 4)
+        if (!code[i] && !code[i + 1] && !code[i + 2] && !code[i + 3])
+            code[i + 1] = code[i + 2] = code[i + 3] = 1;
+}
+
 /* Leaves the codes in the order of columns, where the activation is in another. */
 static void packed_not_placed(float *y, int64_t y_step, const uint8_t *w,
                               uint64_t row_bytes, int64_t rows, const struct kq_act *x)
@@ -182,7 +192,7 @@ static void put_unclamped(uint8_t *code, uint16_t *scale, int64_t scale_step,
 static void test_broken_kernels_are_caught(void **state)
 {
     (void)state;
-    for (int i = 0; i < 13; i++) {
+    for (int i = 0; i < 14; i++) {
         struct kcheck t = kt_make(0, true);
         switch (i) {
         case 0:
@@ -221,6 +231,9 @@ static void test_broken_kernels_are_caught(void **state)
         case 11:
             t.k.packed[DT_PTQ1_0] = packed_not_placed;
             break;
+        case 12:
+            t.k.unpack[DT_B2_C128] = unpack_zero_word;
+            break;
         default:
             t.k.fwht = fwht_other_order;
             break;
@@ -251,6 +264,20 @@ static void packed_last_wrong(float *y, int64_t y_step, const uint8_t *w,
         y[rows - 1] = y[rows - 2];
 }
 
+/* Takes the first of a pair's scales for both, in the last row. */
+static void packed_one_scale(float *y, int64_t y_step, const uint8_t *w,
+                             uint64_t row_bytes, int64_t rows, const struct kq_act *x)
+{
+    uint8_t row[8 * 13];
+
+    whole.packed[DT_B2_C64](y, y_step, w, row_bytes, rows, x);
+    if (x->n > 64 && row_bytes <= sizeof row) {
+        memcpy(row, w + (uint64_t)(rows - 1) * row_bytes, (size_t)row_bytes);
+        row[25] = row[12];
+        whole.packed[DT_B2_C64](y + rows - 1, y_step, row, row_bytes, 1, x);
+    }
+}
+
 /* A level's own products, broken where only a part of its code is to blame. */
 static void test_broken_levels_are_caught(void **state)
 {
@@ -261,13 +288,15 @@ static void test_broken_levels_are_caught(void **state)
     for (int i = 1; (level = cpu_level_at(i)); i++) {
         if (cpu_limit(&cpu, cpu_features(), level, NULL))
             continue;
-        for (int broken = 0; broken < 2; broken++) {
+        for (int broken = 0; broken < 3; broken++) {
             struct kcheck t = kt_make(cpu, true);
             whole = t.k;
             if (broken == 0)
                 t.k.qdot = qdot_last_wrong;
-            else if (whole.packed[DT_Q4_K])
+            else if (broken == 1 && whole.packed[DT_Q4_K])
                 t.k.packed[DT_Q4_K] = packed_last_wrong;
+            else if (broken == 2 && whole.packed[DT_B2_C64])
+                t.k.packed[DT_B2_C64] = packed_one_scale;
             if ((broken == 0 || whole.packed[DT_Q4_K]) && kcheck_run(&t) == 0)
                 fail_msg("level %s: broken kernel %d passed", level, broken);
             kt_free(&t);

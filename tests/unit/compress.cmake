@@ -23,8 +23,13 @@ set_tests_properties(model_compress_real PROPERTIES
     SKIP_RETURN_CODE 77 TIMEOUT 900 LABELS model)
 
 # Error compensation; skipped without OpenBLAS.
+b2_test(test_words SRC unit/test_words.c LIBS b2_compress m)
 b2_test(test_compensate SRC unit/test_compensate.c LIBS b2_compress)
 b2_test(test_calib SRC unit/test_calib.c LIBS b2_compress)
+add_test(NAME e2e_words
+    COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/e2e/test_words.sh
+        $<TARGET_FILE:bonsai2_cli> $<TARGET_FILE:tiny_model>)
+set_tests_properties(e2e_words PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 240 LABELS e2e)
 add_test(NAME e2e_compress_normal
     COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/e2e/test_compress_normal.sh
         $<TARGET_FILE:bonsai2_cli> $<TARGET_FILE:tiny_model>

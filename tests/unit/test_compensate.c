@@ -48,7 +48,7 @@ static enum b2_status run(struct result *r, enum dtype type, const float *w,
         rc = metric_target(target, s, blas, pool, err);
     }
     if (!rc)
-        rc = metric_new(&m, s, rotate, codes.group, blas, err);
+        rc = metric_new(&m, s, rotate, codes.group, codes.unit, blas, err);
     r->out = (struct compensate_out){.bytes = r->bytes, .values = r->values};
     if (!rc)
         rc = compensate_rows(&r->out, &codes, w, rows, &m, target, rotate, &how, blas,
@@ -67,16 +67,16 @@ static float *floats_of(struct rd *r, int64_t n, float scale)
     return v;
 }
 
-static void test_numpy(void **state)
+/* A golden file of type, whose blocks have 64 weights. */
+static void check_numpy(const char *path, enum dtype type)
 {
     static struct result got;
+    const int row_bytes = 3 * dtype_info(type)->bytes;
     char *file;
     size_t size;
     struct b2_err err = {0};
 
-    (void)state;
-    if (file_read_all(&file, &size, B2_GOLDEN_DIR "/compensate/small.bin", 1 << 22,
-                      &err))
+    if (file_read_all(&file, &size, path, 1 << 22, &err))
         fail_msg("%s", err.msg);
     struct rd r = rd_make((const uint8_t *)file, size);
     int64_t d = rd_u32(&r), n = rd_u32(&r), rows = rd_u32(&r), cases = rd_u32(&r);
@@ -89,11 +89,11 @@ static void test_numpy(void **state)
         int passes = (int)rd_u32(&r);
         int8_t codes[192];
         float scales[3];
-        if (run(&got, DT_B2_T64, w, rows, &s, NULL, eta, passes, NULL, &err))
+        if (run(&got, type, w, rows, &s, NULL, eta, passes, NULL, &err))
             fail_msg("case %d: %s", (int)c, err.msg);
         const uint8_t *want = rd_bytes(&r, (size_t)(rows * d));
         for (int64_t row = 0; row < rows; row++) {
-            quant_ternary_split(DT_B2_T64, codes, scales, got.bytes + row * 42, d);
+            quant_ternary_split(type, codes, scales, got.bytes + row * row_bytes, d);
             assert_memory_equal(codes, want + row * d, (size_t)d);
             for (int g = 0; g < 3; g++) {
                 const uint8_t *p = want + rows * d + (row * 3 + g) * 4;
@@ -113,6 +113,13 @@ static void test_numpy(void **state)
     mem_free(z);
     mem_free(w);
     mem_free(file);
+}
+
+static void test_numpy(void **state)
+{
+    (void)state;
+    check_numpy(B2_GOLDEN_DIR "/compensate/small.bin", DT_B2_T64);
+    check_numpy(B2_GOLDEN_DIR "/compensate/words.bin", DT_B2_C64);
 }
 
 /* Correlated inputs, where compensation has something to do. */
@@ -141,9 +148,9 @@ static void fill(uint64_t seed)
  * and the values are what the bytes decode to. */
 static void test_types(void **state)
 {
-    static const enum dtype types[] = {DT_B2_T64, DT_PTQ1_0, DT_TQ1_0, DT_TQ2_0,
-                                       DT_Q2_0,   DT_PQ2_0,  DT_Q4_0,  DT_Q4_1,
-                                       DT_Q5_0,   DT_Q5_1,   DT_Q8_0};
+    static const enum dtype types[] = {
+        DT_B2_T64, DT_B2_C64, DT_B2_C128, DT_PTQ1_0, DT_TQ1_0, DT_TQ2_0, DT_Q2_0,
+        DT_PQ2_0,  DT_Q4_0,   DT_Q4_1,    DT_Q5_0,   DT_Q5_1,  DT_Q8_0};
     static struct result a, b;
     static float row[D];
     struct b2_err err = {0};

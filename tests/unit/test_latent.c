@@ -19,8 +19,9 @@ static const struct {
     enum dtype type;
     int64_t cols, pad, block; /* block 0: not rotated */
 } kinds[] = {
-    {DT_B2_T64, 192, 0, 64},  {DT_B2_T64, 128, 0, 0}, {DT_PQ2_0, 256, 0, 256},
-    {DT_PTQ1_0, 192, 64, 64}, {DT_TQ2_0, 512, 0, 32}, {DT_TQ1_0, 256, 0, 128},
+    {DT_B2_T64, 192, 0, 64},   {DT_B2_T64, 128, 0, 0},  {DT_PQ2_0, 256, 0, 256},
+    {DT_PTQ1_0, 192, 64, 64},  {DT_TQ2_0, 512, 0, 32},  {DT_TQ1_0, 256, 0, 128},
+    {DT_B2_C128, 256, 0, 128}, {DT_B2_C64, 192, 0, 64}, {DT_B2_C128, 192, 64, 64},
 };
 
 struct sample {

@@ -53,7 +53,7 @@ static enum b2_status open_decl(const struct decl *d, struct b2_err *err)
     }
     if (d->stranger)
         gb_key_u32(&g, d->stranger, 1);
-    gb_tensor(&g, "w", 128, 2, ID, 0);
+    gb_tensor(&g, "w", 128, 2, d->want == B2_OK ? d->id : ID, 0);
     gb_pad(&g, 32);
     gb_zeros(&g, 64);
     assert_int_equal(file_write_all(path, g.b, g.n, true, err), B2_OK);
@@ -66,11 +66,15 @@ static void test_declared(void **state)
 {
     static const struct decl rows[] = {
         {"B2_T64", ID, 64, 14, NULL, B2_OK, ""},
+        {"B2_C128", 0x42320180, 128, 25, NULL, B2_OK, ""},
+        {"B2_C64", 0x42320140, 64, 13, NULL, B2_OK, ""},
         {NULL, 0, 0, 0, NULL, B2_EFORMAT, "does not declare"},
         {"B2_T65", ID, 64, 14, NULL, B2_EUNSUP, "B2_T65"},
         {"B2_T64", ID + 1, 64, 14, NULL, B2_EUNSUP, "not a type known"},
         {"B2_T64", ID, 128, 14, NULL, B2_EUNSUP, "128 weights"},
         {"B2_T64", ID, 64, 15, NULL, B2_EUNSUP, "15 bytes"},
+        {"B2_C128", 0x42320140, 128, 25, NULL, B2_EUNSUP, "B2_C128"},
+        {"B2_C128", ID, 128, 25, NULL, B2_EUNSUP, "B2_C128"},
         {"PTQ1_0", 143, 128, 28, NULL, B2_EUNSUP, "PTQ1_0"}, /* not ours */
         {"B2_T64", ID, 64, 14, "bonsai2.types.order", B2_EUNSUP, "order"},
     };
