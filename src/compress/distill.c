@@ -493,10 +493,14 @@ static enum b2_status prepare(struct distill *d, struct b2_err *err)
 
 static enum b2_status start_or_go_on(struct distill *d, struct b2_err *err)
 {
-    if (file_exists(d->state_path) && !d->p->force) {
-        enum b2_status rc = distill_load(d, err);
-        if (rc)
+    enum b2_status rc = B2_ENOTFOUND;
+
+    if (file_exists(d->state_path) && (!d->p->force || d->p->go_on)) {
+        rc = distill_load(d, err);
+        if (rc && !(rc == B2_EARG && d->p->force))
             return rc;
+    }
+    if (!rc) {
         d->r->resumed = true;
         if (strcmp(d->st.core, d->r->blas_core) != 0)
             log_line(

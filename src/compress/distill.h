@@ -35,6 +35,7 @@ struct distill_rates {
 struct distill_params {
     const char *teacher, *student, *output;
     bool force, dry_run;
+    bool go_on; /* with force: an unfinished run of the same settings is not thrown away */
     const struct calib_params *data; /* files, avoid; n_tokens and ctx are set here */
     const char *const *held;         /* files of regions; none: every 16th sequence of
                                       * each training file */

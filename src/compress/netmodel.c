@@ -315,7 +315,7 @@ uint64_t netmodel_bytes(const struct model *m, int64_t ctx, bool trained)
     return bytes + (trained ? 4 * (uint64_t)norm_values(m) * sizeof(float) : 0);
 }
 
-static enum b2_status check_model(const struct model *m, struct b2_err *err)
+enum b2_status netmodel_check(const struct model *m, struct b2_err *err)
 {
     const struct arch *a = m->hp.arch;
 
@@ -446,14 +446,14 @@ static enum b2_status check_teacher(const struct model *s, const struct model *t
                        "%s and its teacher %s have different shapes: give the model "
                        "that the student was made from",
                        modelfile_path(s->mf), modelfile_path(t->mf));
-    return check_model(t, err);
+    return netmodel_check(t, err);
 }
 
 enum b2_status netmodel_new(struct netmodel *out, const struct model *m,
                             const struct netmodel_how *how, struct b2_err *err)
 {
     const struct hparams *hp = &m->hp;
-    enum b2_status rc = check_model(m, err);
+    enum b2_status rc = netmodel_check(m, err);
 
     *out = (struct netmodel){.m = m, .pool = how->pool, .current = -1, .ctx = how->ctx};
     if (!rc && how->teacher)

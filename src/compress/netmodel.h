@@ -39,6 +39,9 @@ struct netmodel_how {
 /* Bytes that netmodel_new() takes beside the model. */
 uint64_t netmodel_bytes(const struct model *m, int64_t ctx, bool trained);
 
+/* B2_EUNSUP: an architecture without a backward pass, layers of different shapes. */
+enum b2_status netmodel_check(const struct model *m, struct b2_err *err) NODISCARD;
+
 /* *out must stay where it is. B2_EUNSUP: an architecture without a backward pass, nothing that can be trained, a
  * teacher of another shape. B2_EFORMAT, B2_ENOMEM. */
 enum b2_status netmodel_new(struct netmodel *out, const struct model *m,
