@@ -203,6 +203,8 @@ static int read_words(struct compress *c, const struct cmd *cmd)
     if (strcmp(c->effort, "best") != 0 && c->words.held.n > 0)
         return cli_usage_error(cmd, "--held goes with --effort best");
     c->words.p.seed = (uint64_t)c->common.seed;
+    if (cli_cpu(&c->words.p.cpu, &c->common, &err))
+        return cli_report_error(&err);
     int code = distill_words_read(&c->words, cmd);
     if (code != OPT_RUN)
         return code;

@@ -107,7 +107,7 @@ static int distill_cmd_run(struct distill_cmd *c)
 
     struct distill_params *p = &c->words.p;
 
-    if (!pool)
+    if (!pool || cli_cpu(&p->cpu, &c->common, &err))
         return cli_report_error(&err);
     p->teacher = c->teacher;
     p->student = c->student;

@@ -440,7 +440,8 @@ static enum b2_status make_buffers(struct distill *d, struct b2_err *err)
     for (int64_t i = 0; i < d->s.net.n_layers * N_LINEARS; i++)
         if (d->s.latent[i].all)
             longest = max_i64(longest, d->s.latent[i].rows * d->s.latent[i].stored);
-    d->env = (struct env){p->pool, d->blas};
+    kernels_init(&d->kernels, p->cpu);
+    d->env = (struct env){p->pool, d->blas, &d->kernels};
     d->tw = net_work_new(&d->t.net, &d->t.layer, &max, threads, false);
     d->sw = net_work_new(&d->s.net, &d->s.layer, &max, threads, true);
     d->dh = mem_aligned(64, (size_t)(tokens * d->s.net.d), sizeof *d->dh);

@@ -49,6 +49,7 @@ struct distill_params {
     double temperature, clip;
     uint64_t seed;
     struct pool *pool;
+    unsigned cpu;       /* features that kernels may use (base/cpu.h) */
     uint64_t mem_limit; /* 0: none */
     const struct log *log;
     bool (*cancelled)(void *ctx);                                  /* may be NULL */

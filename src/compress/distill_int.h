@@ -7,6 +7,7 @@
 #include "base/str.h"
 #include "compress/distill.h"
 #include "compress/netmodel.h"
+#include "kernel/kernel.h"
 
 /* Everything that a checkpoint holds besides latents and norms. */
 struct distill_state {
@@ -32,6 +33,7 @@ struct distill {
     struct model *tm, *sm;
     struct netmodel t, s;
     struct net_work *tw, *sw;
+    struct kernels kernels;
     struct env env;
     struct head_loss loss;
     real *dh;

@@ -2,9 +2,11 @@
  * test_train.c - losses and gradients of whole small models against PyTorch, and the same
  * bytes for any number of threads.
  */
+#include "base/cpu.h"
 #include "base/mem.h"
 #include "base/pool.h"
 #include "format/safetensors.h"
+#include "kernel/kernel.h"
 #include "train/blas.h"
 #include "train/embed.h"
 #include "train/head.h"
@@ -12,6 +14,7 @@
 #include "unit/unit.h"
 
 static struct blas *blas;
+static struct kernels kernels;
 
 enum { LAYERS = 2, MAX_NAME = 64 };
 
@@ -259,7 +262,7 @@ static void compare_layer(const struct fixture *f, int layer)
 static void check_arch(const char *arch)
 {
     struct fixture f;
-    const struct env e = {pool_new(2), blas};
+    const struct env e = {pool_new(2), blas, &kernels};
 
     open_fixture(&f, arch);
     const struct head_sums sums = step(&f, &e, 2);
@@ -307,7 +310,7 @@ static void test_threads(void **state)
 
     (void)state;
     for (int i = 0; i < 3; i++) {
-        const struct env e = {pool_new(i + 1), blas};
+        const struct env e = {pool_new(i + 1), blas, &kernels};
         open_fixture(&f[i], "gemma3");
         step(&f[i], &e, i + 1);
         pool_free(e.pool);
@@ -338,7 +341,7 @@ static void test_tiles(void **state)
     for (int i = 0; i < K * N; i++)
         b[i] = (float)(i * 5 % 19 - 9);
     for (int i = 0; i < 3; i++) {
-        const struct env e = {pool_new(i + 1), blas};
+        const struct env e = {pool_new(i + 1), blas, &kernels};
         c[i] = mem_calloc(M * N, sizeof *c[i]);
         mm(&e, c[i], N, (struct mm_size){M, N, K}, (struct mat){a, K, false},
            (struct mat){b, N, false}, (struct mm_how){0.5f, true});
@@ -379,6 +382,7 @@ int main(void)
     };
     struct b2_err err = {0};
 
+    kernels_init(&kernels, cpu_features());
     if (blas_open(&blas, &err)) {
         printf("skipped: %s\n", err.msg);
         return 77;
