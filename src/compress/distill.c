@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/memory.h"
 #include "compress/distill_int.h"
 #include "train/blas.h"
 
@@ -387,15 +388,24 @@ static uint64_t plan_bytes(struct distill *d)
     const int64_t tokens = p->micro * p->ctx;
 
     return netmodel_bytes(d->sm, p->ctx, true) + netmodel_bytes(d->tm, p->ctx, false) +
-           net_work_bytes(&d->t.net, &d->t.layer, &max, threads, false) +
-           net_work_bytes(&d->s.net, &d->s.layer, &max, threads, true) +
+           net_work_bytes(&d->t.net, &d->t.layer, &max, threads, NET_FORWARD) +
+           net_work_bytes(&d->s.net, &d->s.layer, &max, threads, d->keep) +
            (uint64_t)head_scratch(&d->loss, threads) * sizeof(real) +
            (uint64_t)(tokens * d->s.net.d) * sizeof(real) + d->best_bytes;
 }
 
 static enum b2_status check_plan(struct distill *d, struct b2_err *err)
 {
+    /* What a forward pass makes is kept when it fits: in the limit, or in half of what is
+     * free. The result is the same. */
+    const uint64_t room =
+        d->p->mem_limit ? d->p->mem_limit : memory_available(NULL, 0) / 2;
+    d->keep = NET_ALL;
     d->r->plan_bytes = plan_bytes(d);
+    if (d->r->plan_bytes > room) {
+        d->keep = NET_INPUTS;
+        d->r->plan_bytes = plan_bytes(d);
+    }
     if (d->p->mem_limit == 0 || d->r->plan_bytes <= d->p->mem_limit)
         return B2_OK;
     return err_set(
@@ -442,8 +452,8 @@ static enum b2_status make_buffers(struct distill *d, struct b2_err *err)
             longest = max_i64(longest, d->s.latent[i].rows * d->s.latent[i].stored);
     kernels_init(&d->kernels, p->cpu);
     d->env = (struct env){p->pool, d->blas, &d->kernels};
-    d->tw = net_work_new(&d->t.net, &d->t.layer, &max, threads, false);
-    d->sw = net_work_new(&d->s.net, &d->s.layer, &max, threads, true);
+    d->tw = net_work_new(&d->t.net, &d->t.layer, &max, threads, NET_FORWARD);
+    d->sw = net_work_new(&d->s.net, &d->s.layer, &max, threads, d->keep);
     d->dh = mem_aligned(64, (size_t)(tokens * d->s.net.d), sizeof *d->dh);
     d->pos = mem_calloc((size_t)(2 * tokens), sizeof *d->pos);
     d->parts = mem_calloc((size_t)adam_parts(longest) + 1, sizeof *d->parts);

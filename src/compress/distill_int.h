@@ -33,6 +33,7 @@ struct distill {
     struct model *tm, *sm;
     struct netmodel t, s;
     struct net_work *tw, *sw;
+    enum net_keep keep; /* of the student's passes: what memory allows */
     struct kernels kernels;
     struct env env;
     struct head_loss loss;

@@ -25,13 +25,19 @@ struct net {
 /* Inputs of all layers and the buffers of one. */
 struct net_work;
 
-/* keep: for net_backward(); without, two inputs are enough. first: any layer of the model;
- * all have its shape. */
+enum net_keep {
+    NET_FORWARD, /* nothing: no net_backward() */
+    NET_INPUTS,  /* of each layer; the rest is made again */
+    NET_ALL      /* what costs products to make again, too */
+};
+
+/* first: any layer of the model; all have its shape. */
 uint64_t net_work_bytes(const struct net *net, const struct layer *first,
-                        const struct layer_batch *max, int threads, bool keep);
+                        const struct layer_batch *max, int threads, enum net_keep keep);
 /* NULL: out of memory. */
 struct net_work *net_work_new(const struct net *net, const struct layer *first,
-                              const struct layer_batch *max, int threads, bool keep);
+                              const struct layer_batch *max, int threads,
+                              enum net_keep keep);
 void net_work_free(struct net_work *w); /* NULL is fine */
 
 /* Where the embeddings [tokens, d] of the batch go before net_forward(). */

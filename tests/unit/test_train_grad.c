@@ -371,7 +371,7 @@ static double layer_loss(void *ctx)
 {
     struct layer_case *t = ctx;
 
-    layer_forward(&env, t->work, &t->l, &t->b, t->y, t->x);
+    layer_forward(&env, t->work, &t->l, &t->b, t->y, t->x, NULL);
     return dot(t->y, t->c, t->b.n_seqs * t->b.ctx * t->l.d);
 }
 
@@ -471,7 +471,11 @@ static void run_layer(bool all, enum rope_kind kind, enum glu_kind glu, int64_t 
     fill_layer(&t.l, &g, all);
     t.work = layer_work_new(&t.l, &t.b, 2);
     assert_non_null(t.work);
-    layer_backward(&env, t.work, &t.l, &t.b, &g, dx, t.x);
+    double *kept = all ? NULL : zeros(layer_kept(&t.l, &t.b));
+    if (kept)
+        layer_forward(&env, t.work, &t.l, &t.b, t.y, t.x, kept);
+    layer_backward(&env, t.work, &t.l, &t.b, &g, &(struct layer_back){dx, t.x, kept});
+    mem_free(kept);
     check("layer x", layer_loss, &t, t.x, dx, N * LD);
     check_layer(&t, &g);
     layer_work_free(t.work);
