@@ -18,16 +18,40 @@ static size_t line_end(const char *text, size_t at, size_t n)
     return nl ? (size_t)(nl - text) + 1 : n;
 }
 
+/* Whether a line ends a document: a mark, and white space. */
+static bool ends_document(const char *line, size_t n)
+{
+    static const char mark[] = "<|endoftext|>";
+    size_t len = sizeof mark - 1;
+
+    while (n > 0 && (line[n - 1] == '\n' || line[n - 1] == '\r'))
+        n--;
+    return (n == 1 && *line == '\f') || (n == len && memcmp(line, mark, len) == 0);
+}
+
+/* A piece ends where it is long enough, or before a mark, which itself is left out. */
 static enum b2_status plain_pieces(const char *text, size_t n,
                                    const struct calib_piece_fn *fn, struct b2_err *err)
 {
+    unsigned flags = PIECE_BEGINS;
     enum b2_status rc = B2_OK;
 
     for (size_t at = 0, end; at < n && !rc; at = end) {
-        end = at;
-        while (end < n && end - at < PIECE_BYTES)
+        bool marked = false;
+        for (end = at; end < n && end - at < PIECE_BYTES && !marked;) {
+            const size_t next = line_end(text, end, n);
+            marked = ends_document(text + end, next - end);
+            if (!marked)
+                end = next;
+        }
+        if (end > at)
+            rc = fn->fn(fn->ctx, fn->source, text + at, end - at, flags, err);
+        if (end > at)
+            flags = 0;
+        if (marked) {
             end = line_end(text, end, n);
-        rc = fn->fn(fn->ctx, fn->source, text + at, end - at, false, err);
+            flags = PIECE_BEGINS;
+        }
     }
     return rc;
 }
@@ -113,7 +137,8 @@ static enum b2_status json_pieces(const char *path, const char *text, size_t n,
         if (rc)
             err_wrap(err, "%s, line %lld", path, line);
         else
-            rc = fn->fn(fn->ctx, fn->source, piece.data, piece.len, is_chat, err);
+            rc = fn->fn(fn->ctx, fn->source, piece.data, piece.len,
+                        PIECE_BEGINS | (is_chat ? PIECE_CHAT : 0), err);
         cJSON_Delete(o);
         str_free(&piece);
     }

@@ -28,16 +28,18 @@ static void stage(const struct distill *d, const char *name, int64_t total)
         d->p->on_stage(d->p->ctx_of_calls, name, (uint64_t)max_i64(total, 1));
 }
 
-/* Both models over some sequences; ids [n_seqs, ctx]. dh set: gradients are added up. */
-static void run_pair(struct distill *d, struct head_sums *sums, const int32_t *ids,
-                     int64_t n_seqs, real weight, real *dh)
+/* Both models over the sequences in d->ids. dh set: gradients are added up. */
+static void run_pair(struct distill *d, struct head_sums *sums, int64_t n_seqs,
+                     real weight, real *dh)
 {
-    const struct layer_batch b = {n_seqs, d->p->ctx, d->pos, NULL};
+    const struct layer_batch b = {n_seqs, d->p->ctx, d->pos, d->first};
     const int64_t n = n_seqs * d->p->ctx;
 
-    netmodel_embed(&d->t, net_input(d->tw), ids, n);
+    for (int64_t i = 0; i < n; i++) /* each document starts at place 0 */
+        d->pos[i] = (int32_t)(i % d->p->ctx) - d->first[i];
+    netmodel_embed(&d->t, net_input(d->tw), d->ids, n);
     const real *ht = net_forward(&d->env, d->tw, &d->t.net, &b);
-    netmodel_embed(&d->s, net_input(d->sw), ids, n);
+    netmodel_embed(&d->s, net_input(d->sw), d->ids, n);
     const real *hs = net_forward(&d->env, d->sw, &d->s.net, &b);
     const struct head_io io = {hs, ht, NULL, NULL, weight, dh, NULL};
     head_run(&d->env, sums, &d->loss, &io, n);
@@ -53,6 +55,7 @@ static void run_pair(struct distill *d, struct head_sums *sums, const int32_t *i
 static enum b2_status evaluate(struct distill *d, double *kl, struct b2_err *err)
 {
     const int64_t ctx = d->p->ctx;
+    const size_t bytes = (size_t)ctx * sizeof(int32_t);
     int64_t at = 0;
 
     for (int i = 0; i < d->r->n_regions; i++) {
@@ -61,7 +64,12 @@ static enum b2_status evaluate(struct distill *d, double *kl, struct b2_err *err
             int64_t n = min_i64(d->p->micro, d->r->region[i].seqs - k);
             if (stopped(d))
                 return err_set(err, B2_ECANCEL, "interrupted");
-            run_pair(d, &sums, d->held_ids + (at + k) * ctx, n, 0, NULL);
+            for (int64_t q = 0; q < n; q++) {
+                const int32_t *held = d->held + 2 * (at + k + q) * ctx;
+                memcpy(d->ids + q * ctx, held, bytes);
+                memcpy(d->first + q * ctx, held + ctx, bytes);
+            }
+            run_pair(d, &sums, n, 0, NULL);
         }
         at += d->r->region[i].seqs;
         kl[i] = sums.kl / (double)sums.n;
@@ -185,16 +193,14 @@ static double gradients(struct distill *d)
 {
     const struct distill_params *p = d->p;
     const real weight = (real)(1.0 / (double)(p->batch * p->ctx));
-    const size_t bytes = (size_t)p->ctx * sizeof(int32_t);
     struct head_sums sums = {0};
-    int32_t *ids = d->pos + p->micro * p->ctx;
 
     for (int64_t k = 0; k < p->batch; k += p->micro) {
         const int64_t n = min_i64(p->micro, p->batch - k);
         for (int64_t i = 0; i < n; i++)
-            memcpy(ids + i * p->ctx, distill_sequence(d, d->st.step * p->batch + k + i),
-                   bytes);
-        run_pair(d, &sums, ids, n, weight, d->dh);
+            distill_sequence(d, d->st.step * p->batch + k + i, d->ids + i * p->ctx,
+                             d->first + i * p->ctx);
+        run_pair(d, &sums, n, weight, d->dh);
     }
     return sums.kl / (double)sums.n;
 }
@@ -455,16 +461,16 @@ static enum b2_status make_buffers(struct distill *d, struct b2_err *err)
     d->tw = net_work_new(&d->t.net, &d->t.layer, &max, threads, NET_FORWARD);
     d->sw = net_work_new(&d->s.net, &d->s.layer, &max, threads, d->keep);
     d->dh = mem_aligned(64, (size_t)(tokens * d->s.net.d), sizeof *d->dh);
-    d->pos = mem_calloc((size_t)(2 * tokens), sizeof *d->pos);
+    d->ids = mem_calloc((size_t)(3 * tokens), sizeof *d->ids);
     d->parts = mem_calloc((size_t)adam_parts(longest) + 1, sizeof *d->parts);
     d->best = mem_calloc((size_t)d->best_bytes, 1);
     d->loss.scratch = mem_aligned(64, (size_t)head_scratch(&d->loss, threads),
                                   sizeof *d->loss.scratch);
-    if (!d->tw || !d->sw || !d->dh || !d->pos || !d->parts || !d->best ||
+    if (!d->tw || !d->sw || !d->dh || !d->ids || !d->parts || !d->best ||
         !d->loss.scratch)
         return err_set(err, B2_ENOMEM, "out of memory for the passes");
-    for (int64_t i = 0; i < tokens; i++)
-        d->pos[i] = (int32_t)(i % p->ctx);
+    d->first = d->ids + tokens;
+    d->pos = d->first + tokens;
     return B2_OK;
 }
 
@@ -566,16 +572,13 @@ static void free_all(struct distill *d)
     netmodel_free(&d->t);
     netmodel_free(&d->s);
     mem_free(d->dh);
-    mem_free(d->pos);
+    mem_free(d->ids);
     mem_free(d->parts);
     mem_free(d->best);
     mem_free(d->loss.scratch);
-    mem_free(d->order);
-    mem_free(d->pool_of);
-    mem_free(d->held_ids);
+    distill_data_free(d);
     mem_free(d->state_path);
     str_free(&d->recipe);
-    calib_free(&d->train);
     model_close(d->tm);
     model_close(d->sm);
     blas_close(d->blas);

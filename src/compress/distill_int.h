@@ -26,6 +26,12 @@ struct distill_state {
     double before[DISTILL_MAX_REGIONS], after[DISTILL_MAX_REGIONS]; /* of the best */
 };
 
+/* A sequence to train on: block of ctx tokens of a source. */
+struct distill_block {
+    int source;
+    int64_t block;
+};
+
 struct distill {
     const struct distill_params *p;
     struct distill_report *r;
@@ -38,12 +44,13 @@ struct distill {
     struct env env;
     struct head_loss loss;
     real *dh;
-    int32_t *pos;
+    int32_t *ids, *first, *pos; /* [micro, ctx] of a pass: tokens, where each one's
+                                 * document begins in its sequence, places in it */
     struct calib train;
-    int64_t *order; /* training sequences of an epoch; held-out ones are left out */
-    int64_t n_order, epoch;
-    int64_t *pool_of;  /* sequences that may be trained on */
-    int32_t *held_ids; /* [regions' seqs, ctx], region after region */
+    struct calib_stream streams[CALIB_MAX_FILES];
+    struct distill_block *order; /* [steps * batch] */
+    int64_t n_order;
+    int32_t *held; /* [regions' seqs, 2, ctx], region after region: ids, first */
     int64_t n_held;
     double *parts; /* of gradient norms */
     struct distill_state st;
@@ -66,7 +73,8 @@ uint64_t distill_packed_bytes(const struct netmodel *s);
 
 /* distill_data.c: sequences for training and of regions. */
 enum b2_status distill_data(struct distill *d, struct b2_err *err) NODISCARD;
-/* Sequence k of all that are taken in order, shuffled anew in each epoch. */
-const int32_t *distill_sequence(struct distill *d, int64_t k);
+void distill_data_free(struct distill *d);
+/* Sequence k of the training: its tokens [ctx], and see attn.h for first [ctx]. */
+void distill_sequence(const struct distill *d, int64_t k, int32_t *ids, int32_t *first);
 
 #endif
