@@ -150,7 +150,8 @@ static void one_token(struct job *j, int64_t i, real *g, real *ps)
     j->same[i] = best_of(ys, n) == best_of(yt, n);
     for (int64_t k = 0; k < n; k++)
         g[k] = wk * (ps[k] - g[k]);
-    if (j->io->target) {
+    j->ce[i] = 0;
+    if (j->io->target && j->io->target[token] >= 0) {
         int32_t want = j->io->target[token];
         log_s = softmax(j->e, ps, ys, n, 1);
         j->ce[i] = (double)(log_s - ys[want]);
@@ -219,6 +220,7 @@ void head_run(const struct env *e, struct head_sums *sums, const struct head_los
             sums->kl += j.kl[i];
             sums->ce += j.ce[i];
             sums->n++;
+            sums->n_ce += io->target && io->target[j.begin + i] >= 0;
             sums->same_top += j.same[i];
         }
         if (io->dhs)

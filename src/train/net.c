@@ -102,10 +102,15 @@ const real *net_last(const struct net_work *w)
 const real *net_forward(const struct env *e, struct net_work *w, const struct net *net,
                         const struct layer_batch *b)
 {
-    for (int64_t i = 0; i < net->n_layers; i++)
+    const int64_t tokens = b->n_seqs * b->ctx;
+
+    for (int64_t i = 0; i < net->n_layers; i++) {
         layer_forward(e, w->layer, net->layer(net->ctx, i), b, input_of(w, i + 1),
                       input_of(w, i), kept_of(w, i));
-    norm_forward(e, w->h, &net->out_norm, net_last(w), b->n_seqs * b->ctx);
+        if (net->tap && net->tap->made)
+            net->tap->made(net->tap->ctx, i, input_of(w, i + 1), tokens);
+    }
+    norm_forward(e, w->h, &net->out_norm, net_last(w), tokens);
     return w->h;
 }
 
@@ -117,6 +122,8 @@ void net_backward(const struct env *e, struct net_work *w, const struct net *net
     norm_backward(e, &norm, &net->out_norm, dh, net_last(w), b->n_seqs * b->ctx);
     for (int64_t i = net->n_layers - 1; i >= 0; i--) {
         const struct layer *l = net->layer(net->ctx, i);
+        if (net->tap && net->tap->back)
+            net->tap->back(net->tap->ctx, i, dh, b->n_seqs * b->ctx);
         const struct layer_back back = {dh, input_of(w, i), kept_of(w, i)};
         layer_backward(e, w->layer, l, b, net->grad(net->ctx, i), &back);
         if (net->done)

@@ -10,6 +10,15 @@
 
 #include "train/layer.h"
 
+/* What sees the layers' outputs on the way and adds to their gradients. */
+struct net_tap {
+    void *ctx;
+    /* y [tokens, d] of layer i in net_forward() */
+    void (*made)(void *ctx, int64_t i, const real *y, int64_t tokens);
+    /* dy, its gradient in net_backward(), before it goes on into layer i */
+    void (*back)(void *ctx, int64_t i, real *dy, int64_t tokens);
+};
+
 struct net {
     int64_t n_layers, d;
     struct norm out_norm; /* before the head */
@@ -20,6 +29,7 @@ struct net {
      * may be used up by `done` afterwards. */
     const struct layer_grad *(*grad)(void *ctx, int64_t i);
     void (*done)(void *ctx, int64_t i); /* NULL: nobody wants to know */
+    const struct net_tap *tap;          /* NULL: none */
 };
 
 /* Inputs of all layers and the buffers of one. */

@@ -9,7 +9,10 @@
 #include "base/rng.h"
 #include "train/embed.h"
 #include "train/head.h"
-#include "train/layer.h"
+#include "train/hidden.h"
+#include "train/lora.h"
+#include "train/net.h"
+#include "train/soft.h"
 #include "unit/unit.h"
 
 static struct env env;
@@ -358,6 +361,115 @@ static void test_head(void **state)
     run_head(1.5, 3, false, true);
 }
 
+/* ---- LoRA ---- */
+
+struct lora_case {
+    struct lora l;
+    double *delta, *c;
+};
+
+static double lora_loss(void *ctx)
+{
+    struct lora_case *t = ctx;
+
+    lora_delta(&env, &t->l, t->delta);
+    return dot(t->delta, t->c, t->l.rows * t->l.cols);
+}
+
+static void test_lora(void **state)
+{
+    enum { ROWS = 9, COLS = 13, RANK = 3 };
+    struct lora_case t = {.l = {.rows = ROWS,
+                                .cols = COLS,
+                                .rank = RANK,
+                                .unit = 0.3,
+                                .a = randoms(RANK * COLS, 1, 1),
+                                .b = randoms(ROWS * RANK, 1, 2),
+                                .ga = zeros(RANK * COLS),
+                                .gb = zeros(ROWS * RANK)},
+                          .delta = zeros(ROWS * COLS),
+                          .c = randoms(ROWS * COLS, 1, 3)};
+
+    (void)state;
+    lora_collect(&env, &t.l, t.c);
+    check("lora a", lora_loss, &t, t.l.a, t.l.ga, RANK * COLS);
+    check("lora b", lora_loss, &t, t.l.b, t.l.gb, ROWS * RANK);
+    double first = t.l.ga[0];
+    lora_collect(&env, &t.l, t.c);
+    assert_true(fabs(t.l.ga[0] - 2 * first) < 1e-12);
+    mem_free(t.l.a);
+    mem_free(t.l.b);
+    mem_free(t.l.ga);
+    mem_free(t.l.gb);
+    mem_free(t.delta);
+    mem_free(t.c);
+}
+
+/* ---- soft codes ---- */
+
+struct soft_case {
+    double v[40], sharp;
+};
+
+static double soft_loss(void *ctx)
+{
+    const struct soft_case *t = ctx;
+    double sum = 0, slope;
+
+    for (int i = 0; i < 40; i++)
+        sum += (i + 1) * soft_code(t->v[i], t->sharp, &slope);
+    return sum;
+}
+
+static void test_soft(void **state)
+{
+    (void)state;
+    for (double sharp = 1; sharp < 30; sharp *= 3) {
+        struct soft_case t = {.sharp = sharp};
+        double g[40], slope;
+        for (int i = 0; i < 40; i++) {
+            t.v[i] = 0.06 * i - 1.2;
+            const double y = soft_code(t.v[i], sharp, &g[i]);
+            assert_true(fabs(y + soft_code(-t.v[i], sharp, &slope)) < 1e-12);
+            g[i] *= i + 1;
+        }
+        check("soft code", soft_loss, &t, t.v, g, 40);
+        assert_true(fabs(soft_code(1, 60, &slope) - 1) < 1e-12 && slope < 1e-9);
+    }
+}
+
+/* ---- hidden states ---- */
+
+static double hidden_loss(void *ctx)
+{
+    return 0.7 * hidden_run(&env, ctx);
+}
+
+static void test_hidden(void **state)
+{
+    enum { N = 70, D = 21 };
+    struct hidden_io io = {.n = N, .d = D, .weight = 0.7};
+    double *s = randoms(N * D, 1, 1), *t = randoms(N * D, 2, 2), *ds = zeros(N * D);
+
+    (void)state;
+    memset(t, 0, D * sizeof *t);
+    memcpy(s, t, D * sizeof *s); /* nothing where nothing is wanted */
+    io.s = s;
+    io.t = t;
+    io.ds = ds;
+    assert_true(hidden_run(&env, &io) > 0);
+    for (int i = 0; i < D; i++)
+        assert_true(ds[i] == 0);
+    io.ds = NULL;
+    io.s = s + D;
+    io.t = t + D;
+    io.n = N - 1;
+    check("hidden", hidden_loss, &io, s + D, ds + D, (N - 1) * D);
+    mem_free(s);
+    mem_free(t);
+    mem_free(ds);
+}
+
 /* ---- a layer ---- */
 
 struct layer_case {
@@ -493,13 +605,123 @@ static void test_layer(void **state)
     run_layer(true, ROPE_NEOX, GLU_GELU, 4);
 }
 
+/* ---- layers with something that sees them ---- */
+
+enum { NET_S = 2, NET_C = 5, NET_N = NET_S * NET_C };
+
+struct net_case {
+    struct net net;
+    struct net_tap tap;
+    struct net_work *work;
+    struct layer_batch b;
+    struct layer layer[2];
+    struct layer_grad grad[2];
+    double *x, *c, *t; /* embeddings; gradient of the last states; states of layer 0 */
+    double tapped;
+};
+
+static const struct layer *net_layer(void *ctx, int64_t i)
+{
+    return &((struct net_case *)ctx)->layer[i];
+}
+
+static const struct layer_grad *net_grad(void *ctx, int64_t i)
+{
+    return &((struct net_case *)ctx)->grad[i];
+}
+
+static void tap_made(void *ctx, int64_t i, const double *y, int64_t tokens)
+{
+    struct net_case *t = ctx;
+    const struct hidden_io io = {y, t->t, tokens, LD, 0, NULL};
+
+    if (i == 0)
+        t->tapped = hidden_run(&env, &io);
+}
+
+static void tap_back(void *ctx, int64_t i, double *dy, int64_t tokens)
+{
+    struct net_case *t = ctx;
+    /* the output of layer 0 is kept as the input of layer 1, behind the embeddings */
+    const struct hidden_io io = {
+        net_input(t->work) + tokens * LD, t->t, tokens, LD, 0.4, dy};
+
+    if (i == 0)
+        hidden_run(&env, &io);
+}
+
+static double net_loss(void *ctx)
+{
+    struct net_case *t = ctx;
+
+    memcpy(net_input(t->work), t->x, NET_N * LD * sizeof *t->x);
+    const double *h = net_forward(&env, t->work, &t->net, &t->b);
+    return dot(h, t->c, NET_N * LD) + 0.4 * t->tapped;
+}
+
+/* The gradient of a loss on the way reaches what lies before it, and nothing else. */
+static void test_net_tap(void **state)
+{
+    static const float freq[2] = {1.0f, 0.1f};
+    double cos_sin[2][NET_C * 2];
+    int32_t pos[NET_N];
+    struct net_case t = {.b = {NET_S, NET_C, pos, NULL},
+                         .x = randoms(NET_N * LD, 1, 1),
+                         .c = randoms(NET_N * LD, 1, 2),
+                         .t = randoms(NET_N * LD, 1, 3)};
+    double *gain = randoms(LD, 1, 4);
+    double *dh = mem_dup(t.c, NET_N * LD * sizeof *dh);
+
+    (void)state;
+    for (int i = 0; i < NET_N; i++)
+        pos[i] = i % NET_C;
+    rope_fill(cos_sin[0], cos_sin[1], freq, 1.0f, NET_C, 4);
+    for (int i = 0; i < 2; i++) {
+        t.layer[i] = (struct layer){.d = LD,
+                                    .f = LF,
+                                    .n_heads = HEADS,
+                                    .n_kv_heads = KV,
+                                    .head_dim = HD,
+                                    .attn_scale = 0.5,
+                                    .glu = GLU_SILU,
+                                    .rope = {ROPE_NEOX, HD, 4, cos_sin[0], cos_sin[1]}};
+        fill_layer(&t.layer[i], &t.grad[i], false);
+    }
+    t.tap = (struct net_tap){&t, tap_made, tap_back};
+    t.net = (struct net){.n_layers = 2,
+                         .d = LD,
+                         .out_norm = {gain, LD, 1e-3},
+                         .ctx = &t,
+                         .layer = net_layer,
+                         .grad = net_grad,
+                         .tap = &t.tap};
+    t.work = net_work_new(&t.net, &t.layer[0], &t.b, 2, NET_ALL);
+    assert_non_null(t.work);
+    net_loss(&t);
+    net_backward(&env, t.work, &t.net, &t.b, dh, NULL);
+    check("net x", net_loss, &t, t.x, dh, NET_N * LD);
+    for (int i = 0; i < 2; i++)
+        check("net down", net_loss, &t, movable(t.layer[i].lin[LIN_DOWN].w),
+              t.grad[i].lin[LIN_DOWN].w, LD * LF);
+    net_work_free(t.work);
+    for (int i = 0; i < 2; i++)
+        free_layer(&t.layer[i], &t.grad[i]);
+    mem_free(gain);
+    mem_free(dh);
+    mem_free(t.x);
+    mem_free(t.c);
+    mem_free(t.t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_linear), cmocka_unit_test(test_norm),
-        cmocka_unit_test(test_glu),    cmocka_unit_test(test_attention),
-        cmocka_unit_test(test_embed),  cmocka_unit_test(test_head),
-        cmocka_unit_test(test_layer),
+        cmocka_unit_test(test_linear),  cmocka_unit_test(test_norm),
+        cmocka_unit_test(test_glu),     cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_embed),   cmocka_unit_test(test_head),
+        cmocka_unit_test(test_layer),   cmocka_unit_test(test_lora),
+        cmocka_unit_test(test_soft),    cmocka_unit_test(test_hidden),
+        cmocka_unit_test(test_net_tap),
     };
 
     cmocka_set_message_output(CM_OUTPUT_STDOUT);

@@ -1,5 +1,5 @@
 # Tests of src/train. Gradients are checked on the same sources compiled for F64.
-set(B2_TRAIN_F64 attn embed glu head layer linear mm norm rope vec)
+set(B2_TRAIN_F64 attn embed glu head hidden layer linear lora mm net norm rope vec)
 list(TRANSFORM B2_TRAIN_F64 REPLACE "(.+)" "${CMAKE_SOURCE_DIR}/src/train/\\1.c")
 b2_test(test_train_grad SRC unit/test_train_grad.c unit/mm_f64.c ${B2_TRAIN_F64}
     LIBS b2_model)
