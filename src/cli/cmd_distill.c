@@ -12,7 +12,7 @@
 
 struct distill_cmd {
     struct cli_common common;
-    const char *teacher, *student, *output, *report;
+    const char *teacher, *student, *output, *report, *curve;
     struct opt_list calib, avoid;
     struct distill_words words;
     struct progress progress;
@@ -126,6 +126,8 @@ static int distill_cmd_run(struct distill_cmd *c)
     cli_on_interrupt(NULL, NULL);
     if (!rc && c->report)
         rc = write_report(c, &r, &err);
+    if (!rc && c->curve && !p->dry_run)
+        rc = distill_write_curve(c->curve, &r, true, &err);
     int code = rc ? cli_report_error(&err) : CLI_DONE;
     if (!rc && c->common.json)
         code = cli_print_json(report_of(c, &r));
@@ -180,12 +182,16 @@ int cmd_distill(int argc, char **argv)
         DATA_OPTS(&c),
         DISTILL_STEP_OPTS(&c.words, 'n', 'b'),
         DISTILL_RATE_OPTS(&c.words),
+        DISTILL_LOSS_OPTS(&c.words),
+        DISTILL_MODE_OPTS(&c.words),
         {OPT_FLAG, 0, "dry-run", NULL, &c.words.p.dry_run, 0, 0,
          "Print memory, speed and time; write nothing."},
         {OPT_FLAG, 'f', "force", NULL, &c.words.p.force, 0, 0,
          "Replace the output; throw away an unfinished run."},
         {OPT_STR, 0, "report", "FILE", &c.report, 0, 0,
          "Also write the report there, as JSON."},
+        {OPT_STR, 0, "curve", "FILE", &c.curve, 0, 0,
+         "Also draw the held-out divergence of each region over time, as SVG."},
         CLI_COMMON_OPTS(&c.common),
         {.kind = OPT_END},
     };

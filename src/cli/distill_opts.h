@@ -12,8 +12,8 @@
 struct cJSON;
 
 struct distill_words {
-    const char *schedule;
-    struct opt_list held;
+    const char *schedule, *train, *preset;
+    struct opt_list held, free, freeze, freeze_scales;
     int64_t tokens, steps; /* steps 0: as many as the tokens give */
     struct distill_params p;
 };
@@ -43,6 +43,10 @@ struct distill_words distill_words_make(void);
     {OPT_INT, 0, "patience", "N", &(w)->p.patience, 0, 1e6, \
      "Evaluations without a better one before it stops; 0: never. [5]"}
 #define DISTILL_RATE_OPTS(w) \
+    {OPT_STR, 0, "recipe", "ours|brief", &(w)->preset, 0, 0, \
+     "brief: a change of rank 32 at rate 0.00002, hidden states at 0.5, scales held near " \
+     "their start at 0.1, those of sensitive matrices frozen for 200 steps. What is " \
+     "given beside it counts. [ours]"}, \
     {OPT_NUM, 0, "rate", "R", &(w)->p.rates.latent, 0.0, 1.0, \
      "Rate of the latents, in units of their scale; 0: they rest. [0.001]"}, \
     {OPT_NUM, 0, "scale-rate", "R", &(w)->p.rates.scale, 0.0, 1.0, \
@@ -57,6 +61,33 @@ struct distill_words distill_words_make(void);
      "Longest gradient; 0: any. [1]"}, \
     {OPT_NUM, 0, "temperature", "T", &(w)->p.temperature, 0.01, 100.0, \
      "Of both distributions in the loss. [1]"}
+#define DISTILL_LOSS_OPTS(w) \
+    {OPT_NUM, 0, "kl", "W", &(w)->p.loss.kl, 0.0, 1e6, \
+     "Weight of the divergence in the loss. [1]"}, \
+    {OPT_NUM, 0, "ce", "W", &(w)->p.loss.ce, 0.0, 1e6, \
+     "Weight of the cross entropy of the text itself. [0]"}, \
+    {OPT_NUM, 0, "hidden", "W", &(w)->p.loss.hidden, 0.0, 1e6, \
+     "Weight of the distance between hidden states, relative to the teacher's. [0]"}, \
+    {OPT_INT, 0, "hidden-layers", "N", &(w)->p.loss.hidden_layers, 1, 4096, \
+     "Of the outputs of N layers, at even distances. [4]"}, \
+    {OPT_NUM, 0, "hidden-until", "SHARE", &(w)->p.loss.hidden_until, 0.0, 1.0, \
+     "Share of the steps over which that weight falls to 0; 0: it stays. [0.3]"}, \
+    {OPT_NUM, 0, "scale-weight", "W", &(w)->p.loss.scale, 0.0, 1e6, \
+     "Weight of what holds scales near their start. [0]"}
+#define DISTILL_MODE_OPTS(w) \
+    {OPT_STR, 0, "train", "all|scales|lora", &(w)->train, 0, 0, \
+     "all: what lies behind every code. scales: scales and norms; the codes stay. lora: a " \
+     "change of rank --rank, rounded with the weight and merged exactly. [all]"}, \
+    {OPT_INT, 0, "rank", "N", &(w)->p.mode.rank, 1, 1024, "Of that change. [32]"}, \
+    {OPT_NUM, 0, "soft", "SHARE", &(w)->p.mode.soft, 0.0, 1.0, \
+     "Share of the steps with smooth codes that harden. [0]"}, \
+    {OPT_LIST, 0, "free", "GLOB[=TYPE]", &(w)->free, 0, 0, \
+     "Matrices that become plain weights of TYPE (Q8_0, F16, BF16, F32), from the " \
+     "teacher's, and are trained as such. The file grows. [TYPE: Q8_0]"}, \
+    {OPT_LIST, 0, "freeze", "GLOB[=STEPS]", &(w)->freeze, 0, 0, \
+     "Tensors that rest, for the first STEPS or always."}, \
+    {OPT_LIST, 0, "freeze-scales", "GLOB[=STEPS]", &(w)->freeze_scales, 0, 0, \
+     "Matrices whose scales rest, for the first STEPS or always."}
 /* clang-format on */
 
 /* From words to w->p. OPT_RUN, or the exit code. */
@@ -64,6 +95,10 @@ int distill_words_read(struct distill_words *w, const struct cmd *cmd);
 
 /* Adds the numbers of a run, its regions and its curve to an object. */
 void distill_json(struct cJSON *json, const struct distill_report *r);
+
+/* The curve of a run as a stand-alone SVG. B2_ENOMEM, errors of files. */
+enum b2_status distill_write_curve(const char *path, const struct distill_report *r,
+                                   bool force, struct b2_err *err) NODISCARD;
 
 /* Held-out divergence before and after, and what was written. */
 void distill_text(struct str *out, const struct distill_report *r);

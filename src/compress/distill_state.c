@@ -1,7 +1,7 @@
 /*
  * distill_state.c - the checkpoint: one file that appears whole.
  *
- *   "B2DISTL1", u64 length of the recipe, the recipe, struct distill_state, the curve,
+ *   "B2DISTL2", u64 length of the recipe, the recipe, struct distill_state, the curve,
  *   the best state, then u, its moments, log scales, their moments of every trained matrix
  *   and the norms with theirs; at the end the SHA-256 of all that in hex.
  *
@@ -15,7 +15,7 @@
 
 #include <string.h>
 
-static const char magic[] = "B2DISTL1";
+static const char magic[] = "B2DISTL2";
 enum { MAGIC = 8 };
 
 /* One piece of the file after the other: both directions walk the same list. */
@@ -53,6 +53,12 @@ static void moved(struct walk *w, const struct param *p)
     bytes(w, p->v, n);
 }
 
+static void moved_param(struct distill *d, const struct param *p, void *ctx)
+{
+    (void)d;
+    moved(ctx, p);
+}
+
 /* All that follows the recipe. The curve's place grows before it is read. */
 static void body(struct walk *w, struct distill *d)
 {
@@ -71,17 +77,7 @@ static void body(struct walk *w, struct distill *d)
     }
     bytes(w, d->r->curve, (uint64_t)d->st.n_points * sizeof *d->r->curve);
     bytes(w, d->best, d->best_bytes);
-    for (int64_t i = 0; i < d->s.net.n_layers; i++) {
-        for (int k = 0; k < N_LINEARS; k++) {
-            const struct latent *l = netmodel_latent(&d->s, i, k);
-            if (!l)
-                continue;
-            const struct param u = latent_param_u(l, 0), a = latent_param_scale(l, 0);
-            moved(w, &u);
-            moved(w, &a);
-        }
-    }
-    moved(w, &d->s.norms);
+    distill_each(d, moved_param, w);
 }
 
 enum b2_status distill_save(struct distill *d, struct b2_err *err)
@@ -154,4 +150,73 @@ enum b2_status distill_load(struct distill *d, struct b2_err *err)
         err_wrap(err, "%s", d->state_path);
     netmodel_moved(&d->s);
     return w.rc;
+}
+
+/* What the result depends on, as JSON. */
+enum b2_status distill_make_recipe(struct distill *d, struct b2_err *err)
+{
+    const struct distill_params *p = d->p;
+    char teacher[65] = {0}, student[65] = {0};
+    enum b2_status rc = modelfile_sha256(d->tm->mf, teacher, err);
+
+    if (!rc)
+        rc = modelfile_sha256(d->sm->mf, student, err);
+    if (rc)
+        return rc;
+    str_printf(
+        &d->recipe,
+        "{\"teacher_sha256\":\"%s\",\"student_sha256\":\"%s\",\"temperature\":%.9g,"
+        "\"steps\":%lld,\"batch\":%lld,\"micro\":%lld,"
+        "\"ctx\":%lld,\"eval_every\":%lld,\"patience\":%lld,\"rate_latent\":%.9g,"
+        "\"rate_scale\":%.9g,\"rate_norm\":%.9g,\"schedule\":\"%s\",\"warmup\":%lld,"
+        "\"floor\":%.9g,\"clip\":%.9g,\"seed\":%llu",
+        teacher, student, p->temperature, (long long)p->steps, (long long)p->batch,
+        (long long)p->micro, (long long)p->ctx, (long long)p->eval_every,
+        (long long)p->patience, p->rates.latent, p->rates.scale, p->rates.norm,
+        p->schedule.kind == SCHEDULE_WSD ? "wsd" : "cosine",
+        (long long)p->schedule.warmup, p->schedule.floor, p->clip,
+        (unsigned long long)p->seed);
+    distill_loss_json(&p->loss, &d->recipe);
+    distill_modes_json(&p->mode, &d->recipe);
+    str_put(&d->recipe, ",\"held\":[");
+    for (int i = 0; i < d->r->n_regions; i++)
+        str_printf(&d->recipe, "%s%lld", i ? "," : "", (long long)d->r->region[i].seqs);
+    str_put(&d->recipe, "],\"data\":");
+    calib_json(&d->train, &d->recipe);
+    str_put(&d->recipe, "}");
+    return str_ok(&d->recipe) ? B2_OK : err_set(err, B2_ENOMEM, "out of memory");
+}
+
+enum b2_status distill_open_state(struct distill *d, struct b2_err *err)
+{
+    struct str path = {0}, lock = {0};
+    enum b2_status rc = B2_OK;
+
+    d->lock = -1;
+    str_printf(&path, "%s.b2distill", d->p->output ? d->p->output : "");
+    str_printf(&lock, "%s.b2distill.lock", d->p->output ? d->p->output : "");
+    if (!str_ok(&path) || !str_ok(&lock))
+        rc = err_set(err, B2_ENOMEM, "out of memory");
+    if (!rc && !d->p->dry_run)
+        rc = file_lock(&d->lock, lock.data, err);
+    if (rc == B2_EEXIST)
+        rc = err_set(err, B2_EEXIST, "%s is being written by another `bonsai2 distill`",
+                     d->p->output);
+    d->state_path = path.data;
+    d->lock_path = lock.data;
+    return rc;
+}
+
+void distill_close_state(struct distill *d)
+{
+    struct b2_err err = {0};
+
+    if (d->lock >= 0) {
+        /* while it is held: nobody waits for it; one that stays does no harm */
+        if (file_remove(d->lock_path, &err))
+            log_line(d->p->log, LOG_DEBUG, "%s", err.msg);
+        file_unlock(d->lock);
+    }
+    mem_free(d->state_path);
+    mem_free(d->lock_path);
 }

@@ -207,7 +207,7 @@ static const struct layer *get_layer(void *ctx, int64_t i)
     n->layer.rope.sin = n->layer.rope.cos + half;
     for (int k = 0; k < N_LINEARS; k++) {
         const struct latent *l = netmodel_latent(n, i, k);
-        if (l)
+        if (l && !(n->as_came && l->kind == LATENT_FREE))
             latent_weights(l, n->env, n->w[k], n->sharp);
         else
             decode_weight(weight_of(n->m, i, k), n->w[k], n->pool);
@@ -442,6 +442,7 @@ static enum b2_status make_latents(struct netmodel *n, const struct netmodel_how
             kind.teacher = n->w[k];
             rc = latent_new(&n->latent[i * N_LINEARS + k], w, &kind, n->pool, err);
             n->n_latents++;
+            n->n_free += kind.kind == LATENT_FREE;
             n->n_trained += w->rows * w->cols;
         }
     }
@@ -473,7 +474,8 @@ enum b2_status netmodel_new(struct netmodel *out, const struct model *m,
     const struct hparams *hp = &m->hp;
     enum b2_status rc = netmodel_check(m, err);
 
-    *out = (struct netmodel){.m = m, .pool = how->pool, .env = how->env, .current = -1, .ctx = how->ctx};
+    *out = (struct netmodel){
+        .m = m, .pool = how->pool, .env = how->env, .current = -1, .ctx = how->ctx};
     if (!rc && how->teacher)
         rc = check_teacher(m, how->teacher, err);
     if (rc)

@@ -25,10 +25,12 @@ struct netmodel {
     real *turns; /* cos and sin of both kinds of layers */
     int64_t ctx;
     /* Trained only. */
-    struct latent *latent;        /* [n_layers, N_LINEARS]; all NULL: frozen */
-    float sharp;                  /* of smooth codes (latent.h); 0: hard */
+    struct latent *latent; /* [n_layers, N_LINEARS]; all NULL: frozen */
+    float sharp;           /* of smooth codes (latent.h); 0: hard */
+    bool as_came; /* free weights are those of the file; they start at the teacher's */
     struct param norms;           /* of all layers and the last one, in one piece */
     int64_t n_latents, n_trained; /* matrices, weights */
+    int64_t n_free;               /* matrices that become plain weights */
 };
 
 struct netmodel_how {

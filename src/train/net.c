@@ -99,6 +99,11 @@ const real *net_last(const struct net_work *w)
     return input_of(w, w->n_kept - 1);
 }
 
+const real *net_output(const struct net_work *w, int64_t i)
+{
+    return input_of(w, i + 1);
+}
+
 const real *net_forward(const struct env *e, struct net_work *w, const struct net *net,
                         const struct layer_batch *b)
 {

@@ -59,6 +59,9 @@ const real *net_forward(const struct env *e, struct net_work *w, const struct ne
 /* What the last layer gave, before the norm. */
 const real *net_last(const struct net_work *w);
 
+/* What layer i gave; not with NET_FORWARD. */
+const real *net_output(const struct net_work *w, int64_t i);
+
 /* dh [tokens, d]: gradient of what net_forward() returned; becomes that of the embeddings.
  * dnorm [d]: of the last norm's gain, added to; may be NULL. */
 void net_backward(const struct env *e, struct net_work *w, const struct net *net,

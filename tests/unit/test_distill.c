@@ -46,6 +46,7 @@ static struct distill_params plain(const struct calib_params *data, struct stop 
                                    .eval_every = 4,
                                    .rates = {3e-3, 3e-3, 1e-3},
                                    .schedule = {SCHEDULE_COSINE, 2, 0, 0.05},
+                                   .loss = {.kl = 1},
                                    .temperature = 1,
                                    .clip = 1,
                                    .seed = 5,

@@ -9,6 +9,7 @@ b2_test(test_adam SRC unit/test_adam.c LIBS b2_train)
 b2_test(test_latent SRC unit/test_latent.c LIBS b2_compress)
 b2_test(test_distill_data SRC unit/test_distill_data.c unit/tiny_model.c LIBS b2_compress)
 b2_test(test_distill SRC unit/test_distill.c unit/tiny_model.c LIBS b2_compress)
+b2_test(test_distill_modes SRC unit/test_distill_modes.c unit/tiny_model.c LIBS b2_compress)
 add_test(NAME e2e_distill
     COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/e2e/test_distill.sh
         $<TARGET_FILE:bonsai2_cli> $<TARGET_FILE:tiny_model>)
