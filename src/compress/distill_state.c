@@ -16,13 +16,16 @@
 #include <string.h>
 
 static const char magic[] = "B2DISTL2";
-enum { MAGIC = 8 };
+/* A checkpoint is as large as what it fills: what is read is given back at once. */
+enum { MAGIC = 8, DROP_BYTES = 4 << 20 };
 
 /* One piece of the file after the other: both directions walk the same list. */
 struct walk {
     struct file_out *out; /* writing */
     struct hash *hash;
     struct rd in; /* reading */
+    const struct file_map *map;
+    uint64_t dropped; /* bytes of the map that are given back */
     struct b2_err *err;
     enum b2_status rc;
 };
@@ -33,10 +36,15 @@ static void bytes(struct walk *w, void *p, uint64_t n)
         return;
     if (!w->out) {
         const uint8_t *src = rd_bytes(&w->in, n);
-        if (src)
-            memcpy(p, src, (size_t)n);
-        else
+        if (!src) {
             w->rc = err_set(w->err, B2_ETRUNC, "ends too early");
+            return;
+        }
+        memcpy(p, src, (size_t)n);
+        if (w->in.pos - w->dropped > DROP_BYTES) {
+            file_map_drop(w->map, w->dropped, w->in.pos - w->dropped);
+            w->dropped = w->in.pos;
+        }
         return;
     }
     w->rc = file_out_write(w->out, p, (size_t)n, w->err);
@@ -125,11 +133,29 @@ static enum b2_status check_head(const struct distill *d, struct walk *w)
     return B2_OK;
 }
 
+/* SHA-256 of the first n bytes. */
+static enum b2_status hash_map(char *hex, const struct file_map *map, size_t n,
+                               struct b2_err *err)
+{
+    struct hash *h = NULL;
+    enum b2_status rc = hash_new(&h, err);
+
+    for (size_t at = 0; at < n && !rc; at += DROP_BYTES) {
+        const size_t part = n - at < DROP_BYTES ? n - at : DROP_BYTES;
+        rc = hash_add(h, map->data + at, part, err);
+        file_map_drop(map, at, part);
+    }
+    if (!rc)
+        rc = hash_hex(h, hex, err);
+    hash_free(h);
+    return rc;
+}
+
 enum b2_status distill_load(struct distill *d, struct b2_err *err)
 {
     struct file_map map = {0};
     char hex[HASH_HEX];
-    struct walk w = {.err = err};
+    struct walk w = {.err = err, .map = &map};
 
     w.rc = file_map(&map, d->state_path, err);
     if (w.rc)
@@ -141,7 +167,7 @@ enum b2_status distill_load(struct distill *d, struct b2_err *err)
     if (!w.rc)
         w.rc = check_head(d, &w);
     if (!w.rc)
-        w.rc = hash_sha256(hex, map.data, n, err);
+        w.rc = hash_map(hex, &map, n, err);
     if (!w.rc && memcmp(hex, map.data + n, HASH_HEX - 1) != 0)
         w.rc = err_set(err, B2_EFORMAT, "its checksum is wrong; --force starts again");
     body(&w, d);
