@@ -168,7 +168,7 @@ static int compress_run(struct compress *c, const char *source)
         .log = &log,
         .on_stage = on_stage,
     };
-    enum b2_status rc = pool ? B2_OK : B2_ENOMEM;
+    enum b2_status rc = pool ? cli_cpu(&c->words.p.cpu, &c->common, &err) : B2_ENOMEM;
 
     cli_on_interrupt(on_interrupt, NULL);
     if (!rc && c->report)
@@ -276,6 +276,7 @@ int cmd_compress(int argc, char **argv)
          "pad its rows with zeros, which only programs that know bonsai2.tail keys can "
          "run. Without this it is an error."},
         DISTILL_STEP_OPTS(&c.words, 0, 0),
+        DISTILL_SELF_OPTS(&c.words),
         DISTILL_RATE_OPTS(&c.words),
         {OPT_FLAG, 'n', "dry-run", NULL, &c.dry_run, 0, 0,
          "Choose and measure, write nothing."},

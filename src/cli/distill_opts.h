@@ -42,6 +42,16 @@ struct distill_words distill_words_make(void);
      "run goes on. [a tenth of all]"}, \
     {OPT_INT, 0, "patience", "N", &(w)->p.patience, 0, 1e6, \
      "Evaluations without a better one before it stops; 0: never. [5]"}
+#define DISTILL_SELF_OPTS(w) \
+    {OPT_INT, 0, "self", "N", &(w)->p.self.n, 0, 1e7, \
+     "Learn also from N answers of the teacher's own, to questions and openings from " \
+     "--calib; a text like the others. [0]"}, \
+    {OPT_INT, 0, "self-tokens", "N", &(w)->p.self.max_tokens, 1, 65536, \
+     "Longest answer. [256]"}, \
+    {OPT_NUM, 0, "self-temperature", "T", &(w)->p.self.temperature, 0.0, 10.0, \
+     "Of the answers; 0: greedy. [0.7]"}, \
+    {OPT_STR, 0, "self-file", "FILE", &(w)->p.self.path, 0, 0, \
+     "Where they are kept and used again. [OUTPUT.answers.jsonl]"}
 #define DISTILL_RATE_OPTS(w) \
     {OPT_STR, 0, "recipe", "ours|brief", &(w)->preset, 0, 0, \
      "brief: a change of rank 32 at rate 0.00002, hidden states at 0.5, scales held near " \

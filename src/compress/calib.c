@@ -70,6 +70,15 @@ static void split_share(struct calib_source *s, const char *word)
         s->path_len = (size_t)(eq - word);
 }
 
+enum b2_status calib_source_path(struct str *out, const char *word, struct b2_err *err)
+{
+    struct calib_source s;
+
+    split_share(&s, word);
+    str_putn(out, s.path, s.path_len);
+    return str_ok(out) ? B2_OK : err_set(err, B2_ENOMEM, "out of memory");
+}
+
 static enum b2_status read_avoid(struct making *k, struct b2_err *err)
 {
     enum b2_status rc = B2_OK;

@@ -73,6 +73,10 @@ enum b2_status calib_make(struct calib *out, const struct tokenizer *tok,
                           const struct calib_params *p, struct b2_err *err) NODISCARD;
 void calib_free(struct calib *c); /* zeroed is fine */
 
+/* The path of a word FILE or FILE=SHARE. B2_ENOMEM. */
+enum b2_status calib_source_path(struct str *out, const char *word,
+                                 struct b2_err *err) NODISCARD;
+
 /* Appends what was used as one JSON object: names without folders, hashes, counts. */
 void calib_json(const struct calib *c, struct str *out);
 

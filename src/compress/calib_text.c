@@ -97,6 +97,8 @@ static enum b2_status put_line(struct str *out, const cJSON *o, const struct cha
     const char *q = get_text(o, "question"), *a = get_text(o, "answer");
 
     *is_chat = false;
+    if (cJSON_HasObjectItem(o, "b2_answers")) /* the head of answers.h: no text */
+        return B2_OK;
     if (text) {
         str_put(out, text);
         str_put(out, "\n\n");
@@ -104,6 +106,8 @@ static enum b2_status put_line(struct str *out, const cJSON *o, const struct cha
     }
     q = q ? q : get_text(o, "prompt");
     a = a ? a : get_text(o, "completion");
+    if (q && a && !*a) /* a question that got no answer */
+        return B2_OK;
     if (!q || !a)
         return err_set(
             err, B2_EFORMAT,
@@ -136,7 +140,7 @@ static enum b2_status json_pieces(const char *path, const char *text, size_t n,
             rc = err_set(err, B2_ENOMEM, "out of memory");
         if (rc)
             err_wrap(err, "%s, line %lld", path, line);
-        else
+        else if (piece.len > 0)
             rc = fn->fn(fn->ctx, fn->source, piece.data, piece.len,
                         PIECE_BEGINS | (is_chat ? PIECE_CHAT : 0), err);
         cJSON_Delete(o);
@@ -145,15 +149,21 @@ static enum b2_status json_pieces(const char *path, const char *text, size_t n,
     return rc;
 }
 
+bool calib_text_is_jsonl(const char *path)
+{
+    static const char end[] = ".jsonl";
+    const size_t len = strlen(path);
+
+    return len >= sizeof end - 1 && strcmp(path + len - (sizeof end - 1), end) == 0;
+}
+
 enum b2_status calib_text_pieces(const char *path, const char *text, size_t n,
                                  const struct meta *meta,
                                  const struct calib_piece_fn *fn, struct b2_err *err)
 {
-    static const char end[] = ".jsonl";
-    size_t len = strlen(path);
     struct chat *chat = NULL;
 
-    if (len < sizeof end - 1 || strcmp(path + len - (sizeof end - 1), end) != 0)
+    if (!calib_text_is_jsonl(path))
         return plain_pieces(text, n, fn, err);
     if (meta && chat_new(&chat, meta, NULL, NULL))
         chat = NULL; /* a model without a template reads plain text */

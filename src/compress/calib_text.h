@@ -21,6 +21,8 @@ struct calib_piece_fn {
     int source;
 };
 
+bool calib_text_is_jsonl(const char *path);
+
 /* path tells by its end what the text is; meta (may be NULL) has the chat template that
  * turns questions and answers into a conversation. B2_EFORMAT: a line of a .jsonl that is
  * no JSON object or has none of the known keys (line named). */

@@ -24,6 +24,7 @@
 #include "base/log.h"
 #include "base/pool.h"
 #include "base/progress.h"
+#include "compress/answers.h"
 #include "compress/calib.h"
 #include "compress/latent.h"
 
@@ -62,6 +63,8 @@ struct distill_params {
     bool
         go_on; /* with force: an unfinished run of the same settings is not thrown away */
     const struct calib_params *data; /* files, avoid; n_tokens and ctx are set here */
+    struct answers_how self; /* n > 0: what the teacher says is learnt from too, a text
+                              * like the others; path NULL: OUTPUT.answers.jsonl */
     const char *const *held;         /* files of regions; none: every 16th sequence of
                                       * each training file */
     int n_held;
