@@ -89,6 +89,15 @@ enum b2_status distill_write(struct distill *d, struct b2_err *err) NODISCARD;
 void distill_keep(struct distill *d);
 uint64_t distill_packed_bytes(const struct netmodel *s);
 
+/* distill_eval.c */
+bool distill_stopped(const struct distill *d);
+/* Both models over the sequences in d->ids. dh set: gradients are added up. */
+void distill_pass(struct distill *d, struct head_sums *sums, int64_t n_seqs,
+                  real weight, real *dh);
+double distill_mean(const double *x, int n);
+/* Scores the state, keeps it when it is the best so far, and saves everything. */
+enum b2_status distill_take_stock(struct distill *d, struct b2_err *err) NODISCARD;
+
 /* distill_modes.c. The first is netmodel_how.kind, with the parameters as ctx. */
 void distill_kind(void *ctx, const char *name, struct latent_how *out);
 bool distill_is_free_type(const char *word);

@@ -4,6 +4,9 @@ list(TRANSFORM B2_TRAIN_F64 REPLACE "(.+)" "${CMAKE_SOURCE_DIR}/src/train/\\1.c"
 b2_test(test_train_grad SRC unit/test_train_grad.c unit/mm_f64.c ${B2_TRAIN_F64}
     LIBS b2_model)
 target_compile_definitions(test_train_grad PRIVATE TRAIN_F64)
+b2_test(test_train_grad_more SRC unit/test_train_grad_more.c unit/mm_f64.c ${B2_TRAIN_F64}
+    LIBS b2_model)
+target_compile_definitions(test_train_grad_more PRIVATE TRAIN_F64)
 b2_test(test_train SRC unit/test_train.c LIBS b2_train)
 b2_test(test_adam SRC unit/test_adam.c LIBS b2_train)
 b2_test(test_latent SRC unit/test_latent.c LIBS b2_compress)
