@@ -35,7 +35,9 @@ void progress_update(struct progress *p, uint64_t done, double quality)
     double part = end ? 1.0 : (double)done / (double)p->total;
     double left_s = part > 0.0 ? spent_s / part - spent_s : 0.0;
     fprintf(p->out, "%s%s %3.0f%%", p->tty ? "\r\033[K" : "", p->what, 100.0 * part);
-    if (p->quality)
+    if (p->note)
+        fprintf(p->out, "  %s", p->note);
+    else if (p->quality)
         fprintf(p->out, "  %s %.4f", p->quality, quality);
     if (end)
         fprintf(p->out, "  %.0f s", spent_s);

@@ -17,6 +17,7 @@ struct progress {
     bool tty;            /* rewrite one line instead of adding lines */
     const char *what;    /* shown first: "compress", "perplexity" */
     const char *quality; /* name of the quality number ("ppl"), or NULL: none */
+    const char *note;    /* in its place: what the work has to say; NULL: nothing */
     uint64_t total;      /* > 0 */
     double start_s, last_s;
 };

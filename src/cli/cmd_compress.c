@@ -5,6 +5,7 @@
  */
 #include "base/file.h"
 #include "cli/cli.h"
+#include "cli/distill_opts.h"
 #include "compress/pipeline.h"
 
 #include <cjson/cJSON.h>
@@ -18,13 +19,15 @@ struct compress {
     double mismatch;
     bool dry_run, force;
     struct recipe recipe;
+    struct distill_words words; /* of effort best */
+    struct distill_report distilled;
     struct progress progress;
 };
 
 /* Compensation gains most on rotated weights. */
 static const char *default_rotation(const struct recipe *r)
 {
-    return r->effort == RECIPE_NORMAL ? "each" : "none";
+    return r->effort >= RECIPE_NORMAL ? "each" : "none";
 }
 
 static enum b2_status read_recipe(struct compress *c, struct b2_err *err)
@@ -64,7 +67,9 @@ static void on_stage(void *ctx, const char *name, uint64_t total)
 {
     struct compress *c = ctx;
 
-    c->progress = cli_progress(&c->common, name, NULL, total);
+    const bool learns = strcmp(name, "distil") == 0 || strcmp(name, "score") == 0;
+
+    c->progress = cli_progress(&c->common, name, learns ? "kld" : NULL, total);
 }
 
 /* Whether the report can be written, asked before the work and not after it. */
@@ -85,10 +90,19 @@ static enum b2_status check_report(const struct compress *c, const char *source,
     return rc;
 }
 
+static cJSON *json_of(const struct compress *c, const struct report *r)
+{
+    cJSON *json = report_json(r);
+
+    if (json && c->recipe.effort == RECIPE_BEST && !c->dry_run)
+        distill_json(cJSON_AddObjectToObject(json, "distillation"), &c->distilled);
+    return json;
+}
+
 static enum b2_status write_report(const struct compress *c, const struct report *r,
                                    struct b2_err *err)
 {
-    cJSON *json = report_json(r);
+    cJSON *json = json_of(c, r);
     char *text = json ? cJSON_Print(json) : NULL;
     enum b2_status rc;
 
@@ -106,12 +120,16 @@ static int print_report(const struct compress *c, const struct report *r)
     struct str text = {0};
 
     if (c->common.json) {
-        cJSON *json = report_json(r);
+        cJSON *json = json_of(c, r);
         if (json)
             cJSON_AddNumberToObject(json, "peak_rss_bytes", (double)file_peak_rss());
         return cli_print_json(json);
     }
     report_text(r, c->common.verbose, &text);
+    if (c->recipe.effort == RECIPE_BEST && !c->dry_run) {
+        str_put(&text, "\n");
+        distill_text(&text, &c->distilled);
+    }
     if (str_ok(&text))
         cli_write(text.data, text.len);
     str_free(&text);
@@ -138,6 +156,8 @@ static int compress_run(struct compress *c, const char *source)
         .output = c->output,
         .recipe = &c->recipe,
         .calib = &calib,
+        .distill = &c->words.p,
+        .distilled = &c->distilled,
         .mem_limit = c->common.mem_limit,
         .dry_run = c->dry_run,
         .force = c->force,
@@ -148,7 +168,7 @@ static int compress_run(struct compress *c, const char *source)
         .log = &log,
         .on_stage = on_stage,
     };
-    enum b2_status rc = pool ? B2_OK : B2_ENOMEM;
+    enum b2_status rc = pool ? cli_cpu(&c->words.p.cpu, &c->common, &err) : B2_ENOMEM;
 
     cli_on_interrupt(on_interrupt, NULL);
     if (!rc && c->report)
@@ -159,6 +179,7 @@ static int compress_run(struct compress *c, const char *source)
     int code = rc ? cli_report_error(&err) : print_report(c, &report);
     if (!rc && c->report && write_report(c, &report, &err))
         code = cli_report_error(&err);
+    distill_report_free(&c->distilled);
     report_free(&report);
     pool_free(pool);
     return code;
@@ -174,17 +195,26 @@ static int read_words(struct compress *c, const struct cmd *cmd)
     if (!c->effort)
         c->effort = c->calib.n > 0 ? "normal" : "fast";
     if (c->calib.n > 0 && strcmp(c->effort, "fast") == 0)
-        return cli_usage_error(cmd, "--calib goes with --effort normal");
-    if (c->calib.n == 0 && strcmp(c->effort, "normal") == 0)
+        return cli_usage_error(cmd, "--calib goes with --effort normal and best");
+    if (c->calib.n == 0 && strcmp(c->effort, "fast") != 0)
         return cli_usage_error(
-            cmd, "--effort normal needs texts to calibrate on: give --calib FILE");
+            cmd, "--effort %.20s needs texts to calibrate on: give --calib FILE",
+            c->effort);
+    if (strcmp(c->effort, "best") != 0 && c->words.held.n > 0)
+        return cli_usage_error(cmd, "--held goes with --effort best");
+    c->words.p.seed = (uint64_t)c->common.seed;
+    if (cli_cpu(&c->words.p.cpu, &c->common, &err))
+        return cli_report_error(&err);
+    int code = distill_words_read(&c->words, cmd);
+    if (code != OPT_RUN)
+        return code;
     if (read_recipe(c, &err))
         return err.status == B2_EUNSUP ? cli_report_error(&err)
                                        : cli_usage_error(cmd, "%s", err.msg);
     return OPT_RUN;
 }
 
-/* Of effort normal. */
+/* From effort normal on. */
 /* clang-format off */
 #define CALIB_OPTS(c) \
     {OPT_LIST, 'c', "calib", "FILE[=SHARE]", &(c)->calib, 0, 0, \
@@ -218,7 +248,8 @@ int cmd_compress(int argc, char **argv)
                          .calib_tokens = 65536,
                          .calib_ctx = 512,
                          .refine = 4,
-                         .mismatch = 0.5};
+                         .mismatch = 0.5,
+                         .words = distill_words_make()};
     const struct opt opts[] = {
         {OPT_STR, 'o', "output", "FILE", &c.output, 0, 0, "GGUF file to write."},
         {OPT_STR, 'b', "budget", "SIZE", &c.budget, 0, 0,
@@ -226,7 +257,9 @@ int cmd_compress(int argc, char **argv)
          "weights (2.5bpw). Types are chosen per tensor."},
         {OPT_STR, 0, "effort", "fast|normal|best", &c.effort, 0, 0,
          "fast: fitted rounding. normal: with error compensation on calibration texts. "
-         "best is not in this version. [normal with --calib, else fast]"},
+         "best: then distilled, an hour for 300000 tokens of a small model; the "
+         "options "
+         "from --tokens to --temperature say how. [normal with --calib, else fast]"},
         CALIB_OPTS(&c),
         {OPT_LIST, 'r', "rule", "GLOB=TYPE", &c.rules, 0, 0,
          "Type for the matrices that match: a type name, ternary, or keep. Of several "
@@ -242,6 +275,9 @@ int cmd_compress(int argc, char **argv)
          "When a type's group does not divide the rows: keep the tensor at 8 bits, or "
          "pad its rows with zeros, which only programs that know bonsai2.tail keys can "
          "run. Without this it is an error."},
+        DISTILL_STEP_OPTS(&c.words, 0, 0),
+        DISTILL_SELF_OPTS(&c.words),
+        DISTILL_RATE_OPTS(&c.words),
         {OPT_FLAG, 'n', "dry-run", NULL, &c.dry_run, 0, 0,
          "Choose and measure, write nothing."},
         {OPT_FLAG, 'f', "force", NULL, &c.force, 0, 0,

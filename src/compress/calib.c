@@ -53,8 +53,9 @@ struct making {
     struct calib *c;
     const struct calib_params *p;
     const struct tokenizer *tok;
-    struct overlap *avoid;               /* NULL: nothing to avoid */
-    struct tok_ids ids[CALIB_MAX_FILES]; /* of each source, what is kept */
+    struct overlap *avoid;        /* NULL: nothing to avoid */
+    struct calib_stream *streams; /* of each source, what is kept */
+    bool gap;                     /* the last piece was dropped */
 };
 
 /* FILE or FILE=SHARE: a name may hold '=' as long as no number follows it. */
@@ -67,6 +68,15 @@ static void split_share(struct calib_source *s, const char *word)
     s->share = 1.0;
     if (eq && eq != word && opt_parse_num(&s->share, eq + 1, 1e-6, 1e6))
         s->path_len = (size_t)(eq - word);
+}
+
+enum b2_status calib_source_path(struct str *out, const char *word, struct b2_err *err)
+{
+    struct calib_source s;
+
+    split_share(&s, word);
+    str_putn(out, s.path, s.path_len);
+    return str_ok(out) ? B2_OK : err_set(err, B2_ENOMEM, "out of memory");
 }
 
 static enum b2_status read_avoid(struct making *k, struct b2_err *err)
@@ -89,19 +99,43 @@ static enum b2_status read_avoid(struct making *k, struct b2_err *err)
     return rc;
 }
 
+/* Notes that a document begins with the next token. */
+static bool begin_document(struct calib_stream *s)
+{
+    if (s->n_docs > 0 && s->doc[s->n_docs - 1] == s->ids.n)
+        return true;
+    if (s->n_docs == s->cap) {
+        const int64_t cap = 2 * s->cap + 16;
+        int64_t *more = mem_realloc(s->doc, (size_t)cap, sizeof *more);
+        if (!more)
+            return false;
+        s->doc = more;
+        s->cap = cap;
+    }
+    s->doc[s->n_docs++] = s->ids.n;
+    return true;
+}
+
 /* Tokens of one piece, unless it overlaps. */
 static enum b2_status add_piece(void *ctx, int source, const char *text, size_t n,
-                                bool chat, struct b2_err *err)
+                                unsigned flags, struct b2_err *err)
 {
     struct making *k = ctx;
     struct calib_source *s = &k->c->source[source];
+    struct calib_stream *to = &k->streams[source];
+    const bool begins = (flags & PIECE_BEGINS) || k->gap;
+    const unsigned how = (flags & PIECE_CHAT ? TOK_SPECIAL : 0) |
+                         (k->p->documents && begins ? TOK_ADD_BOS : 0);
 
     s->pieces++;
-    if (k->avoid && overlap_has(k->avoid, text, n)) {
+    k->gap = k->avoid && overlap_has(k->avoid, text, n);
+    if (k->gap) {
         s->dropped++;
         return B2_OK;
     }
-    return tok_encode(k->tok, text, n, chat ? TOK_SPECIAL : 0, &k->ids[source], err);
+    if (begins && !begin_document(to))
+        return err_set(err, B2_ENOMEM, "out of memory");
+    return tok_encode(k->tok, text, n, how, &to->ids, err);
 }
 
 static enum b2_status read_source(struct making *k, int i, struct b2_err *err)
@@ -112,6 +146,7 @@ static enum b2_status read_source(struct making *k, int i, struct b2_err *err)
     char *text = NULL;
     size_t n = 0;
 
+    k->gap = true;
     str_putn(&path, s->path, s->path_len);
     enum b2_status rc = str_ok(&path)
                             ? file_read_all(&text, &n, path.data, max_file, err)
@@ -125,7 +160,7 @@ static enum b2_status read_source(struct making *k, int i, struct b2_err *err)
                      path.data, calib_known_set(s->sha256));
     if (!rc) {
         rc = calib_text_pieces(path.data, text, n, k->p->meta, &fn, err);
-        s->tokens = k->ids[i].n;
+        s->tokens = k->streams[i].ids.n;
     }
     if (!rc && s->pieces > 0 && 2 * s->dropped >= s->pieces)
         rc = err_set(err, B2_EARG,
@@ -148,14 +183,11 @@ static enum b2_status read_source(struct making *k, int i, struct b2_err *err)
  * short sources lack is not made up for. */
 static int64_t share_out(struct calib *c, int64_t want, const struct log *log)
 {
-    double sum = 0.0, at = 0.0;
+    double at = 0.0;
     int64_t given = 0, total = 0;
 
-    for (int i = 0; i < c->n_sources; i++)
-        sum += c->source[i].share;
     for (int i = 0; i < c->n_sources; i++) {
         struct calib_source *s = &c->source[i];
-        s->share /= sum;
         at += s->share;
         int64_t upto =
             i + 1 == c->n_sources ? want : (int64_t)(at * (double)want + 0.5);
@@ -176,7 +208,7 @@ static int64_t share_out(struct calib *c, int64_t want, const struct log *log)
 static void take_windows(struct making *k, int source, int32_t *dst)
 {
     const struct calib_source *s = &k->c->source[source];
-    const int32_t *ids = k->ids[source].id;
+    const int32_t *ids = k->streams[source].ids.id;
     int64_t ctx = k->c->ctx, span = s->tokens - ctx;
 
     for (int64_t i = 0; i < s->seqs; i++) {
@@ -203,16 +235,30 @@ static bool move_probe(struct calib *c)
     return true;
 }
 
-static enum b2_status hash_ids(struct calib *c, struct b2_err *err)
+static enum b2_status hash_ids(struct hash *h, const int32_t *ids, int64_t n,
+                               struct b2_err *err)
 {
+    enum b2_status rc = B2_OK;
+
+    for (int64_t i = 0; i < n && !rc; i++) {
+        uint8_t le[4];
+        le_put32(le, (uint32_t)ids[i]);
+        rc = hash_add(h, le, sizeof le, err);
+    }
+    return rc;
+}
+
+/* Of the windows, or without them of all tokens. */
+static enum b2_status hash_all(struct making *k, struct b2_err *err)
+{
+    struct calib *c = k->c;
     struct hash *h = NULL;
     enum b2_status rc = hash_new(&h, err);
 
-    for (int64_t i = 0; i < c->n_seqs * c->ctx && !rc; i++) {
-        uint8_t le[4];
-        le_put32(le, (uint32_t)c->ids[i]);
-        rc = hash_add(h, le, sizeof le, err);
-    }
+    if (!rc && c->ids)
+        rc = hash_ids(h, c->ids, c->n_seqs * c->ctx, err);
+    for (int i = 0; i < c->n_sources && !c->ids && !rc; i++)
+        rc = hash_ids(h, k->streams[i].ids.id, k->streams[i].ids.n, err);
     if (!rc)
         rc = hash_hex(h, c->sha256, err);
     hash_free(h);
@@ -239,29 +285,62 @@ static enum b2_status make_sequences(struct making *k, struct b2_err *err)
     }
     if (!move_probe(c))
         return err_set(err, B2_ENOMEM, "out of memory");
-    return hash_ids(c, err);
+    return hash_all(k, err);
+}
+
+static enum b2_status read_all(struct making *k, struct b2_err *err)
+{
+    const struct calib_params *p = k->p;
+    struct calib *c = k->c;
+    double sum = 0.0;
+
+    *c = (struct calib){.ctx = p->ctx, .n_sources = p->n_files};
+    if (p->n_files < 1 || p->n_files > CALIB_MAX_FILES) {
+        c->n_sources = 0;
+        return err_set(err, B2_EARG, "%d calibration files: from 1 to %d are possible",
+                       p->n_files, CALIB_MAX_FILES);
+    }
+    enum b2_status rc = read_avoid(k, err);
+    for (int i = 0; i < p->n_files && !rc; i++) {
+        split_share(&c->source[i], p->files[i]);
+        sum += c->source[i].share;
+        rc = read_source(k, i, err);
+    }
+    for (int i = 0; i < p->n_files && !rc; i++)
+        c->source[i].share /= sum;
+    overlap_free(k->avoid);
+    return rc;
+}
+
+enum b2_status calib_read(struct calib *out, struct calib_stream *streams,
+                          const struct tokenizer *tok, const struct calib_params *p,
+                          struct b2_err *err)
+{
+    struct making k = {.c = out, .p = p, .tok = tok, .streams = streams};
+    enum b2_status rc = read_all(&k, err);
+
+    return rc ? rc : hash_all(&k, err);
+}
+
+void calib_streams_free(struct calib_stream *streams)
+{
+    for (int i = 0; i < CALIB_MAX_FILES; i++) {
+        tok_ids_free(&streams[i].ids);
+        mem_free(streams[i].doc);
+        streams[i] = (struct calib_stream){0};
+    }
 }
 
 enum b2_status calib_make(struct calib *out, const struct tokenizer *tok,
                           const struct calib_params *p, struct b2_err *err)
 {
-    struct making k = {.c = out, .p = p, .tok = tok};
-    enum b2_status rc = B2_OK;
+    struct calib_stream streams[CALIB_MAX_FILES] = {0};
+    struct making k = {.c = out, .p = p, .tok = tok, .streams = streams};
+    enum b2_status rc = read_all(&k, err);
 
-    *out = (struct calib){.ctx = p->ctx, .n_sources = p->n_files};
-    if (p->n_files < 1 || p->n_files > CALIB_MAX_FILES)
-        return err_set(err, B2_EARG, "%d calibration files: from 1 to %d are possible",
-                       p->n_files, CALIB_MAX_FILES);
-    rc = read_avoid(&k, err);
-    for (int i = 0; i < p->n_files && !rc; i++) {
-        split_share(&out->source[i], p->files[i]);
-        rc = read_source(&k, i, err);
-    }
     if (!rc)
         rc = make_sequences(&k, err);
-    for (int i = 0; i < CALIB_MAX_FILES; i++)
-        tok_ids_free(&k.ids[i]);
-    overlap_free(k.avoid);
+    calib_streams_free(streams);
     if (rc)
         calib_free(out);
     return rc;

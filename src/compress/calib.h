@@ -44,9 +44,27 @@ struct calib_params {
     const char *const *avoid; /* evaluation texts */
     int n_avoid;
     int64_t n_tokens, ctx;
+    bool
+        documents; /* each one begins with the begin token, if the vocabulary has one */
     const struct meta *meta; /* of the model, for its chat template; may be NULL */
     const struct log *log;
 };
+
+/* A source's tokens, and where its documents begin in them (the first one at 0; also
+ * behind pieces that were dropped). */
+struct calib_stream {
+    struct tok_ids ids;
+    int64_t *doc; /* [n_docs], rising */
+    int64_t n_docs, cap;
+};
+
+/* Everything but the windows: out has the sources with their shares and tokens, the hash
+ * of all tokens and no ids; streams [CALIB_MAX_FILES], owned, calib_streams_free() in
+ * every case. Errors of calib_make(). */
+enum b2_status calib_read(struct calib *out, struct calib_stream *streams,
+                          const struct tokenizer *tok, const struct calib_params *p,
+                          struct b2_err *err) NODISCARD;
+void calib_streams_free(struct calib_stream *streams);
 
 /* One sequence more than n_tokens / ctx: the last one is for probing. B2_EARG: no text,
  * too little of it, an evaluation set; B2_EFORMAT: a bad line of a .jsonl. Errors of
@@ -54,6 +72,10 @@ struct calib_params {
 enum b2_status calib_make(struct calib *out, const struct tokenizer *tok,
                           const struct calib_params *p, struct b2_err *err) NODISCARD;
 void calib_free(struct calib *c); /* zeroed is fine */
+
+/* The path of a word FILE or FILE=SHARE. B2_ENOMEM. */
+enum b2_status calib_source_path(struct str *out, const char *word,
+                                 struct b2_err *err) NODISCARD;
 
 /* Appends what was used as one JSON object: names without folders, hashes, counts. */
 void calib_json(const struct calib *c, struct str *out);

@@ -18,16 +18,40 @@ static size_t line_end(const char *text, size_t at, size_t n)
     return nl ? (size_t)(nl - text) + 1 : n;
 }
 
+/* Whether a line ends a document: a mark, and white space. */
+static bool ends_document(const char *line, size_t n)
+{
+    static const char mark[] = "<|endoftext|>";
+    size_t len = sizeof mark - 1;
+
+    while (n > 0 && (line[n - 1] == '\n' || line[n - 1] == '\r'))
+        n--;
+    return (n == 1 && *line == '\f') || (n == len && memcmp(line, mark, len) == 0);
+}
+
+/* A piece ends where it is long enough, or before a mark, which itself is left out. */
 static enum b2_status plain_pieces(const char *text, size_t n,
                                    const struct calib_piece_fn *fn, struct b2_err *err)
 {
+    unsigned flags = PIECE_BEGINS;
     enum b2_status rc = B2_OK;
 
     for (size_t at = 0, end; at < n && !rc; at = end) {
-        end = at;
-        while (end < n && end - at < PIECE_BYTES)
+        bool marked = false;
+        for (end = at; end < n && end - at < PIECE_BYTES && !marked;) {
+            const size_t next = line_end(text, end, n);
+            marked = ends_document(text + end, next - end);
+            if (!marked)
+                end = next;
+        }
+        if (end > at)
+            rc = fn->fn(fn->ctx, fn->source, text + at, end - at, flags, err);
+        if (end > at)
+            flags = 0;
+        if (marked) {
             end = line_end(text, end, n);
-        rc = fn->fn(fn->ctx, fn->source, text + at, end - at, false, err);
+            flags = PIECE_BEGINS;
+        }
     }
     return rc;
 }
@@ -73,6 +97,8 @@ static enum b2_status put_line(struct str *out, const cJSON *o, const struct cha
     const char *q = get_text(o, "question"), *a = get_text(o, "answer");
 
     *is_chat = false;
+    if (cJSON_HasObjectItem(o, "b2_answers")) /* the head of answers.h: no text */
+        return B2_OK;
     if (text) {
         str_put(out, text);
         str_put(out, "\n\n");
@@ -80,6 +106,8 @@ static enum b2_status put_line(struct str *out, const cJSON *o, const struct cha
     }
     q = q ? q : get_text(o, "prompt");
     a = a ? a : get_text(o, "completion");
+    if (q && a && !*a) /* a question that got no answer */
+        return B2_OK;
     if (!q || !a)
         return err_set(
             err, B2_EFORMAT,
@@ -112,23 +140,30 @@ static enum b2_status json_pieces(const char *path, const char *text, size_t n,
             rc = err_set(err, B2_ENOMEM, "out of memory");
         if (rc)
             err_wrap(err, "%s, line %lld", path, line);
-        else
-            rc = fn->fn(fn->ctx, fn->source, piece.data, piece.len, is_chat, err);
+        else if (piece.len > 0)
+            rc = fn->fn(fn->ctx, fn->source, piece.data, piece.len,
+                        PIECE_BEGINS | (is_chat ? PIECE_CHAT : 0), err);
         cJSON_Delete(o);
         str_free(&piece);
     }
     return rc;
 }
 
+bool calib_text_is_jsonl(const char *path)
+{
+    static const char end[] = ".jsonl";
+    const size_t len = strlen(path);
+
+    return len >= sizeof end - 1 && strcmp(path + len - (sizeof end - 1), end) == 0;
+}
+
 enum b2_status calib_text_pieces(const char *path, const char *text, size_t n,
                                  const struct meta *meta,
                                  const struct calib_piece_fn *fn, struct b2_err *err)
 {
-    static const char end[] = ".jsonl";
-    size_t len = strlen(path);
     struct chat *chat = NULL;
 
-    if (len < sizeof end - 1 || strcmp(path + len - (sizeof end - 1), end) != 0)
+    if (!calib_text_is_jsonl(path))
         return plain_pieces(text, n, fn, err);
     if (meta && chat_new(&chat, meta, NULL, NULL))
         chat = NULL; /* a model without a template reads plain text */

@@ -152,7 +152,7 @@ static bool ternary_type(const struct choose *c, enum dtype *out, int64_t width,
 {
     if (!recipe_ternary_type(out, width, rotated))
         return false;
-    if (c->recipe->effort == RECIPE_NORMAL && *out == DT_Q2_0)
+    if (c->recipe->effort >= RECIPE_NORMAL && *out == DT_Q2_0)
         *out = DT_B2_T64;
     return true;
 }

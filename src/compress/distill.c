@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/memory.h"
 #include "compress/distill_int.h"
 #include "train/blas.h"
 
@@ -16,142 +17,13 @@ static const double jump_factor = 1.5, jump_nat = 0.2;
 static const double mean_share = 0.1; /* of the newest loss in the running mean */
 enum { MAX_FAULTS = 8 }; /* before the training counts as one that does not hold */
 
-static bool stopped(const struct distill *d)
-{
-    return d->p->cancelled && d->p->cancelled(d->p->ctx_of_calls);
-}
-
 static void stage(const struct distill *d, const char *name, int64_t total)
 {
     if (d->p->on_stage)
         d->p->on_stage(d->p->ctx_of_calls, name, (uint64_t)max_i64(total, 1));
 }
 
-/* Both models over some sequences; ids [n_seqs, ctx]. dh set: gradients are added up. */
-static void run_pair(struct distill *d, struct head_sums *sums, const int32_t *ids,
-                     int64_t n_seqs, real weight, real *dh)
-{
-    const struct layer_batch b = {n_seqs, d->p->ctx, d->pos, NULL};
-    const int64_t n = n_seqs * d->p->ctx;
-
-    netmodel_embed(&d->t, net_input(d->tw), ids, n);
-    const real *ht = net_forward(&d->env, d->tw, &d->t.net, &b);
-    netmodel_embed(&d->s, net_input(d->sw), ids, n);
-    const real *hs = net_forward(&d->env, d->sw, &d->s.net, &b);
-    const struct head_io io = {hs, ht, NULL, NULL, weight, dh, NULL};
-    head_run(&d->env, sums, &d->loss, &io, n);
-    if (dh) {
-        const int64_t last = d->s.norms.n - d->s.net.d;
-        net_backward(&d->env, d->sw, &d->s.net, &b, dh,
-                     d->s.norms.n > 0 ? d->s.norms.g + last : NULL);
-    }
-}
-
-/* ---- evaluation ---- */
-
-static enum b2_status evaluate(struct distill *d, double *kl, struct b2_err *err)
-{
-    const int64_t ctx = d->p->ctx;
-    int64_t at = 0;
-
-    for (int i = 0; i < d->r->n_regions; i++) {
-        struct head_sums sums = {0};
-        for (int64_t k = 0; k < d->r->region[i].seqs; k += d->p->micro) {
-            int64_t n = min_i64(d->p->micro, d->r->region[i].seqs - k);
-            if (stopped(d))
-                return err_set(err, B2_ECANCEL, "interrupted");
-            run_pair(d, &sums, d->held_ids + (at + k) * ctx, n, 0, NULL);
-        }
-        at += d->r->region[i].seqs;
-        kl[i] = sums.kl / (double)sums.n;
-    }
-    return B2_OK;
-}
-
-static double mean_of(const double *x, int n)
-{
-    double sum = 0;
-
-    for (int i = 0; i < n; i++)
-        sum += x[i];
-    return sum / n;
-}
-
-static enum b2_status add_point(struct distill *d, double held, struct b2_err *err)
-{
-    struct distill_state *st = &d->st;
-    const double loss = st->loss_n ? st->loss_sum / (double)st->loss_n : (double)NAN;
-    void *more =
-        mem_realloc(d->r->curve, (size_t)st->n_points + 1, sizeof *d->r->curve);
-
-    if (!more)
-        return err_set(err, B2_ENOMEM, "out of memory");
-    d->r->curve = more;
-    memset(&d->r->curve[st->n_points], 0, sizeof *d->r->curve);
-    d->r->curve[st->n_points++] = (struct distill_point){
-        st->step, st->step * d->p->batch * d->p->ctx, loss, held};
-    st->loss_sum = 0;
-    st->loss_n = 0;
-    return B2_OK;
-}
-
-/* Scores the state, keeps it when it is the best so far, and saves everything. */
-static enum b2_status take_stock(struct distill *d, struct b2_err *err)
-{
-    struct distill_state *st = &d->st;
-    const int n = d->r->n_regions;
-    double kl[DISTILL_MAX_REGIONS] = {0};
-    bool better = true;
-    enum b2_status rc = evaluate(d, kl, err);
-
-    if (rc)
-        return rc;
-    const double held = mean_of(kl, n);
-    if (st->step == 0) {
-        memcpy(st->before, kl, sizeof kl);
-        memcpy(st->after, kl, sizeof kl);
-        st->best = held;
-    }
-    for (int i = 0; i < n; i++)
-        better = better && kl[i] <= st->before[i];
-    better = better && held < st->best && st->step > 0;
-    if (better) {
-        st->best = held;
-        st->best_step = st->step;
-        memcpy(st->after, kl, sizeof kl);
-    }
-    if (better || st->step == 0)
-        distill_keep(d);
-    st->stale = better ? 0 : st->stale + (st->step > 0);
-    rc = add_point(d, held, err);
-    log_line(d->p->log, LOG_INFO, "step %lld of %lld: held-out kld %.4f, best %.4f%s",
-             (long long)st->step, (long long)d->p->steps, held, st->best,
-             better ? " (new)" : "");
-    return rc ? rc : distill_save(d, err);
-}
-
 /* ---- one step ---- */
-
-static void each_param(struct distill *d,
-                       void (*fn)(struct distill *d, const struct param *p, void *ctx),
-                       void *ctx)
-{
-    const struct distill_rates *r = &d->p->rates;
-
-    for (int64_t i = 0; i < d->s.net.n_layers * N_LINEARS; i++) {
-        const struct latent *l = &d->s.latent[i];
-        if (!l->all)
-            continue;
-        const struct param u = latent_param_u(l, (float)r->latent);
-        const struct param a = latent_param_scale(l, (float)r->scale);
-        fn(d, &u, ctx);
-        fn(d, &a, ctx);
-    }
-    struct param norms = d->s.norms;
-    norms.rate = (float)r->norm;
-    if (norms.n > 0)
-        fn(d, &norms, ctx);
-}
 
 static void add_norm(struct distill *d, const struct param *p, void *ctx)
 {
@@ -179,29 +51,40 @@ static void move(struct distill *d, const struct param *p, void *ctx)
     adam_step(&d->env, &u->adam, p, u->share, u->clip);
 }
 
-/* Gradients of a step's sequences; returns their mean loss. */
-static double gradients(struct distill *d)
+/* Gradients of a step's sequences; returns their mean losses. */
+static struct distill_parts gradients(struct distill *d)
 {
     const struct distill_params *p = d->p;
-    const real weight = (real)(1.0 / (double)(p->batch * p->ctx));
-    const size_t bytes = (size_t)p->ctx * sizeof(int32_t);
     struct head_sums sums = {0};
-    int32_t *ids = d->pos + p->micro * p->ctx;
 
+    d->token_weight = (real)(1.0 / (double)(p->batch * p->ctx));
+    d->hidden_now = distill_hidden_weight(d);
+    d->sum = (struct distill_parts){0};
+    distill_sharpen(d, false);
     for (int64_t k = 0; k < p->batch; k += p->micro) {
         const int64_t n = min_i64(p->micro, p->batch - k);
         for (int64_t i = 0; i < n; i++)
-            memcpy(ids + i * p->ctx, distill_sequence(d, d->st.step * p->batch + k + i),
-                   bytes);
-        run_pair(d, &sums, ids, n, weight, d->dh);
+            distill_sequence(d, d->st.step * p->batch + k + i, d->ids + i * p->ctx,
+                             d->first + i * p->ctx);
+        distill_pass(d, &sums, n, d->token_weight, d->dh);
     }
-    return sums.kl / (double)sums.n;
+    return distill_loss_of(d, &sums, distill_scale_loss(d));
+}
+
+static void add_parts(struct distill_state *st, const struct distill_parts *x)
+{
+    st->sum.loss += x->loss;
+    st->sum.kl += x->kl;
+    st->sum.ce += x->ce;
+    st->sum.hidden += x->hidden;
+    st->sum.scale += x->scale;
+    st->sum_n++;
 }
 
 /* Nothing moved, so there is nothing to take back but the rates. */
 static enum b2_status fault(struct distill *d, double loss, struct b2_err *err)
 {
-    each_param(d, clear_grad, NULL);
+    distill_each(d, clear_grad, NULL);
     d->st.rate_share /= 2;
     d->st.n_faults++;
     d->st.step++;
@@ -224,7 +107,7 @@ static enum b2_status go_back(struct distill *d, double loss, struct b2_err *err
     const double share = d->st.rate_share / 2, mean = d->st.loss_mean;
     const int64_t n_back = d->st.n_back + 1, from = d->st.step + 1;
 
-    each_param(d, clear_grad, NULL);
+    distill_each(d, clear_grad, NULL);
     enum b2_status rc = distill_load(d, err);
     if (rc)
         return rc;
@@ -246,12 +129,13 @@ static enum b2_status go_back(struct distill *d, double loss, struct b2_err *err
 static enum b2_status one_step(struct distill *d, struct b2_err *err)
 {
     struct distill_state *st = &d->st;
-    double loss = gradients(d), norm2 = 0;
+    const struct distill_parts parts = gradients(d);
+    double loss = parts.loss, norm2 = 0;
 
     /* a fault comes once: when its step is made again, it is not there */
     if (d->p->fault_step == st->step + 1 && st->n_back == 0 && st->n_faults == 0)
         loss = d->p->fault_value;
-    each_param(d, add_norm, &norm2);
+    distill_each(d, add_norm, &norm2);
     if (!isfinite(loss) || !isfinite(norm2))
         return fault(d, loss, err);
     if (st->loss_mean > 0 && loss > st->loss_mean * jump_factor &&
@@ -263,14 +147,13 @@ static enum b2_status one_step(struct distill *d, struct b2_err *err)
     struct update u = {{0.9f, 0.95f, 1e-8f, 0.0f, st->adam_step + 1},
                        (real)(schedule_at(&s, st->step + 1) * st->rate_share),
                        (real)(clip > 0 && norm > clip ? clip / norm : 1)};
-    each_param(d, move, &u);
+    distill_each(d, move, &u);
     netmodel_moved(&d->s);
     st->adam_step++;
     st->step++;
     st->loss_mean =
         st->loss_mean > 0 ? st->loss_mean + mean_share * (loss - st->loss_mean) : loss;
-    st->loss_sum += loss;
-    st->loss_n++;
+    add_parts(st, &parts);
     return B2_OK;
 }
 
@@ -283,6 +166,24 @@ static bool due(const struct distill *d)
            d->r->curve[d->st.n_points - 1].step < step;
 }
 
+/* The live line; the progress adds how much is done and the time left. */
+static void show(struct distill *d)
+{
+    const struct distill_state *st = &d->st;
+    struct progress *p = d->p->progress;
+
+    if (!p)
+        return;
+    snprintf(
+        d->note, sizeof d->note,
+        "step %lld of %lld, %.0f tokens/s, loss %.4f, held-out kld %.4f, best %.4f",
+        (long long)st->step, (long long)d->p->steps, d->r->tokens_per_s, st->loss_mean,
+        d->r->curve[st->n_points - 1].held, st->best);
+    p->note = d->note;
+    progress_update(p, (uint64_t)st->step, st->loss_mean);
+    p->note = NULL;
+}
+
 static enum b2_status train(struct distill *d, struct b2_err *err)
 {
     struct distill_state *st = &d->st;
@@ -293,7 +194,7 @@ static enum b2_status train(struct distill *d, struct b2_err *err)
 
     stage(d, "distil", p->steps);
     while (!rc && st->step < p->steps) {
-        if (stopped(d))
+        if (distill_stopped(d))
             return err_set(err, B2_ECANCEL,
                            "interrupted; the same command goes on from step %lld",
                            (long long)(st->step - st->step % p->eval_every));
@@ -301,9 +202,9 @@ static enum b2_status train(struct distill *d, struct b2_err *err)
         const int64_t made = st->step - first;
         d->r->tokens_per_s =
             (double)(made * p->batch * p->ctx) / (clock_s() - start_s + 1e-9);
-        progress_update(p->progress, (uint64_t)st->step, st->loss_mean);
+        show(d);
         if (!rc && due(d))
-            rc = take_stock(d, err);
+            rc = distill_take_stock(d, err);
         if (!rc && p->patience > 0 && st->stale >= p->patience && st->step < p->steps) {
             d->r->stopped_early = true;
             log_line(p->log, LOG_INFO, "%lld evaluations without a better one: stopped",
@@ -346,36 +247,15 @@ static enum b2_status open_models(struct distill *d, struct b2_err *err)
     return rc;
 }
 
-/* What the result depends on, as JSON. */
-static enum b2_status make_recipe(struct distill *d, struct b2_err *err)
+static struct netmodel_how how_of(struct distill *d)
 {
-    const struct distill_params *p = d->p;
-    char teacher[65] = {0}, student[65] = {0};
-    enum b2_status rc = modelfile_sha256(d->tm->mf, teacher, err);
-
-    if (!rc)
-        rc = modelfile_sha256(d->sm->mf, student, err);
-    if (rc)
-        return rc;
-    str_printf(
-        &d->recipe,
-        "{\"teacher_sha256\":\"%s\",\"student_sha256\":\"%s\",\"loss\":\"forward "
-        "kl\",\"temperature\":%.9g,\"steps\":%lld,\"batch\":%lld,\"micro\":%lld,"
-        "\"ctx\":%lld,\"eval_every\":%lld,\"patience\":%lld,\"rate_latent\":%.9g,"
-        "\"rate_scale\":%.9g,\"rate_norm\":%.9g,\"schedule\":\"%s\",\"warmup\":%lld,"
-        "\"floor\":%.9g,\"clip\":%.9g,\"seed\":%llu,\"held\":[",
-        teacher, student, p->temperature, (long long)p->steps, (long long)p->batch,
-        (long long)p->micro, (long long)p->ctx, (long long)p->eval_every,
-        (long long)p->patience, p->rates.latent, p->rates.scale, p->rates.norm,
-        p->schedule.kind == SCHEDULE_WSD ? "wsd" : "cosine",
-        (long long)p->schedule.warmup, p->schedule.floor, p->clip,
-        (unsigned long long)p->seed);
-    for (int i = 0; i < d->r->n_regions; i++)
-        str_printf(&d->recipe, "%s%lld", i ? "," : "", (long long)d->r->region[i].seqs);
-    str_put(&d->recipe, "],\"data\":");
-    calib_json(&d->train, &d->recipe);
-    str_put(&d->recipe, "}");
-    return str_ok(&d->recipe) ? B2_OK : err_set(err, B2_ENOMEM, "out of memory");
+    return (struct netmodel_how){.teacher = d->tm,
+                                 .seed = d->p->seed,
+                                 .ctx = d->p->ctx,
+                                 .pool = d->p->pool,
+                                 .env = &d->env,
+                                 .kind = distill_kind,
+                                 .ctx_of_kind = (void *)(uintptr_t)d->p};
 }
 
 /* Bytes beside the mapped files: numbers that are trained, buffers of both passes. */
@@ -386,16 +266,31 @@ static uint64_t plan_bytes(struct distill *d)
     const int threads = p->pool ? pool_threads(p->pool) : 1;
     const int64_t tokens = p->micro * p->ctx;
 
-    return netmodel_bytes(d->sm, p->ctx, true) + netmodel_bytes(d->tm, p->ctx, false) +
-           net_work_bytes(&d->t.net, &d->t.layer, &max, threads, false) +
-           net_work_bytes(&d->s.net, &d->s.layer, &max, threads, true) +
+    struct netmodel_how how = how_of(d);
+    const uint64_t of_student = netmodel_bytes(d->sm, &how);
+    how.teacher = NULL;
+
+    return of_student + netmodel_bytes(d->tm, &how) +
+           net_work_bytes(&d->t.net, &d->t.layer, &max, threads, NET_FORWARD) +
+           net_work_bytes(&d->s.net, &d->s.layer, &max, threads, d->keep) +
            (uint64_t)head_scratch(&d->loss, threads) * sizeof(real) +
-           (uint64_t)(tokens * d->s.net.d) * sizeof(real) + d->best_bytes;
+           (uint64_t)(tokens * d->s.net.d) * sizeof(real) *
+               (uint64_t)(1 + distill_n_taps(&p->loss, d->s.net.n_layers)) +
+           d->best_bytes;
 }
 
 static enum b2_status check_plan(struct distill *d, struct b2_err *err)
 {
+    /* What a forward pass makes is kept when it fits: in the limit, or in half of what is
+     * free. The result is the same. */
+    const uint64_t room =
+        d->p->mem_limit ? d->p->mem_limit : memory_available(NULL, 0) / 2;
+    d->keep = NET_ALL;
     d->r->plan_bytes = plan_bytes(d);
+    if (d->r->plan_bytes > room) {
+        d->keep = NET_INPUTS;
+        d->r->plan_bytes = plan_bytes(d);
+    }
     if (d->p->mem_limit == 0 || d->r->plan_bytes <= d->p->mem_limit)
         return B2_OK;
     return err_set(
@@ -408,9 +303,12 @@ static enum b2_status check_plan(struct distill *d, struct b2_err *err)
 
 static enum b2_status make_nets(struct distill *d, struct b2_err *err)
 {
-    struct netmodel_how how = {NULL, d->p->seed, d->p->ctx, d->p->pool};
-    enum b2_status rc = netmodel_new(&d->t, d->tm, &how, err);
+    struct netmodel_how how = how_of(d);
 
+    kernels_init(&d->kernels, d->p->cpu);
+    d->env = (struct env){d->p->pool, d->blas, &d->kernels};
+    how.teacher = NULL;
+    enum b2_status rc = netmodel_new(&d->t, d->tm, &how, err);
     how.teacher = d->tm;
     if (!rc)
         rc = netmodel_new(&d->s, d->sm, &how, err);
@@ -420,7 +318,8 @@ static enum b2_status make_nets(struct distill *d, struct b2_err *err)
     d->loss = (struct head_loss){.student = netmodel_head(&d->s),
                                  .teacher = netmodel_head(&d->t),
                                  .shared = netmodel_same_head(d->tm, d->sm),
-                                 .kl = 1,
+                                 .kl = (real)d->p->loss.kl,
+                                 .ce = (real)d->p->loss.ce,
                                  .temperature = (real)d->p->temperature,
                                  .threads = threads};
     d->best_bytes = distill_packed_bytes(&d->s);
@@ -437,35 +336,25 @@ static enum b2_status make_buffers(struct distill *d, struct b2_err *err)
     const struct layer_batch max = {p->micro, p->ctx, NULL, NULL};
     int64_t longest = d->s.norms.n;
 
-    for (int64_t i = 0; i < d->s.net.n_layers * N_LINEARS; i++)
-        if (d->s.latent[i].all)
-            longest = max_i64(longest, d->s.latent[i].rows * d->s.latent[i].stored);
-    d->env = (struct env){p->pool, d->blas};
-    d->tw = net_work_new(&d->t.net, &d->t.layer, &max, threads, false);
-    d->sw = net_work_new(&d->s.net, &d->s.layer, &max, threads, true);
+    for (int64_t i = 0; i < d->s.net.n_layers * N_LINEARS; i++) {
+        const struct latent *l = &d->s.latent[i];
+        longest = max_i64(longest, l->rows * l->stored + l->lora.rank * l->cols);
+    }
+    d->tw = net_work_new(&d->t.net, &d->t.layer, &max, threads, NET_FORWARD);
+    d->sw = net_work_new(&d->s.net, &d->s.layer, &max, threads, d->keep);
     d->dh = mem_aligned(64, (size_t)(tokens * d->s.net.d), sizeof *d->dh);
-    d->pos = mem_calloc((size_t)(2 * tokens), sizeof *d->pos);
+    d->ids = mem_calloc((size_t)(4 * tokens), sizeof *d->ids);
     d->parts = mem_calloc((size_t)adam_parts(longest) + 1, sizeof *d->parts);
     d->best = mem_calloc((size_t)d->best_bytes, 1);
     d->loss.scratch = mem_aligned(64, (size_t)head_scratch(&d->loss, threads),
                                   sizeof *d->loss.scratch);
-    if (!d->tw || !d->sw || !d->dh || !d->pos || !d->parts || !d->best ||
+    if (!d->tw || !d->sw || !d->dh || !d->ids || !d->parts || !d->best ||
         !d->loss.scratch)
         return err_set(err, B2_ENOMEM, "out of memory for the passes");
-    for (int64_t i = 0; i < tokens; i++)
-        d->pos[i] = (int32_t)(i % p->ctx);
-    return B2_OK;
-}
-
-static enum b2_status name_state(struct distill *d, struct b2_err *err)
-{
-    struct str path = {0};
-
-    str_printf(&path, "%s.b2distill", d->p->output ? d->p->output : "");
-    if (!str_ok(&path))
-        return err_set(err, B2_ENOMEM, "out of memory");
-    d->state_path = path.data;
-    return B2_OK;
+    d->first = d->ids + tokens;
+    d->pos = d->first + tokens;
+    d->target = p->loss.ce > 0 ? d->pos + tokens : NULL;
+    return distill_open_taps(d, err);
 }
 
 static enum b2_status prepare(struct distill *d, struct b2_err *err)
@@ -479,6 +368,8 @@ static enum b2_status prepare(struct distill *d, struct b2_err *err)
     if (!rc)
         rc = open_models(d, err);
     if (!rc)
+        rc = distill_check_modes(d, err);
+    if (!rc)
         rc = distill_data(d, err);
     if (!rc)
         rc = make_nets(d, err);
@@ -487,16 +378,20 @@ static enum b2_status prepare(struct distill *d, struct b2_err *err)
     if (!rc)
         rc = make_buffers(d, err);
     if (!rc)
-        rc = make_recipe(d, err);
-    return rc ? rc : name_state(d, err);
+        rc = distill_make_recipe(d, err);
+    return rc ? rc : distill_open_state(d, err);
 }
 
 static enum b2_status start_or_go_on(struct distill *d, struct b2_err *err)
 {
-    if (file_exists(d->state_path) && !d->p->force) {
-        enum b2_status rc = distill_load(d, err);
-        if (rc)
+    enum b2_status rc = B2_ENOTFOUND;
+
+    if (file_exists(d->state_path) && (!d->p->force || d->p->go_on)) {
+        rc = distill_load(d, err);
+        if (rc && !(rc == B2_EARG && d->p->force))
             return rc;
+    }
+    if (!rc) {
         d->r->resumed = true;
         if (strcmp(d->st.core, d->r->blas_core) != 0)
             log_line(
@@ -511,7 +406,7 @@ static enum b2_status start_or_go_on(struct distill *d, struct b2_err *err)
     d->st.rate_share = 1;
     memcpy(d->st.core, d->r->blas_core, sizeof d->st.core);
     stage(d, "score", 1);
-    return take_stock(d, err);
+    return distill_take_stock(d, err);
 }
 
 /* One step's passes, timed and thrown away. */
@@ -537,9 +432,10 @@ static void fill_report(struct distill *d)
     r->steps = st->step;
     r->tokens = st->step * d->p->batch * d->p->ctx;
     r->best_step = st->best_step;
+    r->improved = st->improved;
     r->n_faults = st->n_faults;
     r->n_back = st->n_back;
-    r->before = mean_of(st->before, r->n_regions > 0 ? r->n_regions : 1);
+    r->before = distill_mean(st->before, r->n_regions > 0 ? r->n_regions : 1);
     r->after = st->best;
     r->rate_share = st->rate_share;
 }
@@ -551,16 +447,14 @@ static void free_all(struct distill *d)
     netmodel_free(&d->t);
     netmodel_free(&d->s);
     mem_free(d->dh);
-    mem_free(d->pos);
+    mem_free(d->ids);
+    mem_free(d->seen);
     mem_free(d->parts);
     mem_free(d->best);
     mem_free(d->loss.scratch);
-    mem_free(d->order);
-    mem_free(d->pool_of);
-    mem_free(d->held_ids);
-    mem_free(d->state_path);
+    distill_data_free(d);
+    distill_close_state(d);
     str_free(&d->recipe);
-    calib_free(&d->train);
     model_close(d->tm);
     model_close(d->sm);
     blas_close(d->blas);
@@ -569,7 +463,7 @@ static void free_all(struct distill *d)
 enum b2_status distill_run(struct distill_report *report,
                            const struct distill_params *p, struct b2_err *err)
 {
-    struct distill d = {.p = p, .r = report};
+    struct distill d = {.p = p, .r = report, .lock = -1};
     const double start_s = clock_s();
 
     *report = (struct distill_report){0};

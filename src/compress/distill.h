@@ -1,7 +1,9 @@
 /*
  * distill.h - a ternary student trained to say what its teacher says.
  *
- *   loss = forward KL over the whole vocabulary, mean over all tokens of a step
+ *   loss = kl T^2 forward KL over the whole vocabulary + ce cross entropy
+ *        + hidden relative squares of chosen layers' outputs      each a mean over the
+ *        + scale squares of the scales' logarithms                tokens of a step
  *
  * Latents behind the codes (latent.h), scales and norms move by AdamW; what is evaluated
  * is what a packed file computes. Held-out sequences of each region are scored before the
@@ -22,8 +24,9 @@
 #include "base/log.h"
 #include "base/pool.h"
 #include "base/progress.h"
+#include "compress/answers.h"
 #include "compress/calib.h"
-#include "train/adam.h"
+#include "compress/latent.h"
 
 enum { DISTILL_MAX_REGIONS = CALIB_MAX_FILES };
 
@@ -32,11 +35,37 @@ struct distill_rates {
                                  * logarithms, of gains */
 };
 
+/* Weights of the parts; 0: not computed. */
+struct distill_loss {
+    double kl, ce, hidden, scale;
+    int64_t hidden_layers; /* of how many layers' outputs, at even distances */
+    double hidden_until; /* share of the steps over which it falls to 0; 0: it stays */
+};
+
+/* GLOB or GLOB=WORD over names of tensors; the last that matches counts. */
+struct distill_rules {
+    const char *const *item;
+    int n;
+};
+
+struct distill_mode {
+    enum latent_kind kind; /* of ternary matrices: all, scales or lora */
+    int64_t rank;          /* of lora */
+    double soft; /* share of the steps with smooth codes (latent.h); 0: none */
+    struct distill_rules free;          /* =TYPE [Q8_0]: plain weights of that type */
+    struct distill_rules freeze;        /* =STEPS [all]: rest */
+    struct distill_rules freeze_scales; /* =STEPS: of matrices the scales alone */
+};
+
 struct distill_params {
     const char *teacher, *student, *output;
     bool force, dry_run;
+    bool
+        go_on; /* with force: an unfinished run of the same settings is not thrown away */
     const struct calib_params *data; /* files, avoid; n_tokens and ctx are set here */
-    const char *const *held;         /* files of regions; none: every 16th sequence of
+    struct answers_how self; /* n > 0: what the teacher says is learnt from too, a text
+                              * like the others; path NULL: OUTPUT.answers.jsonl */
+    const char *const *held; /* files of regions; none: every 16th sequence of
                                       * each training file */
     int n_held;
     int64_t held_tokens;              /* of a region */
@@ -44,10 +73,13 @@ struct distill_params {
     int64_t eval_every;               /* steps */
     int64_t patience; /* evaluations without a better one before it stops; 0: never */
     struct distill_rates rates;
+    struct distill_loss loss;
+    struct distill_mode mode;
     struct schedule schedule; /* kind, warmup, floor; total becomes steps */
     double temperature, clip;
     uint64_t seed;
     struct pool *pool;
+    unsigned cpu;       /* features that kernels may use (base/cpu.h) */
     uint64_t mem_limit; /* 0: none */
     const struct log *log;
     bool (*cancelled)(void *ctx);                                  /* may be NULL */
@@ -65,10 +97,17 @@ struct distill_region {
     double before, after; /* nat */
 };
 
+/* The loss and its parts, unweighted; NaN: not computed. */
+struct distill_parts {
+    double loss, kl, ce, hidden, scale;
+};
+
 /* One evaluation. */
 struct distill_point {
     int64_t step, tokens;
-    double loss, held; /* mean of the steps since the last one; mean over regions */
+    struct distill_parts train; /* means of the steps since the last one */
+    double held;                /* mean over regions */
+    double region[DISTILL_MAX_REGIONS];
 };
 
 struct distill_report {
@@ -76,7 +115,8 @@ struct distill_report {
     int n_regions;
     struct distill_point *curve; /* [n_points] */
     int64_t n_points;
-    int64_t steps, tokens, best_step;      /* best_step 0: the student as it came */
+    int64_t steps, tokens, best_step;
+    bool improved; /* false: nothing was better, the student is written as it came */
     int64_t n_latents, n_trained, changed; /* matrices, weights, codes that changed */
     int64_t n_faults, n_back;              /* no numbers; returns to a checkpoint */
     double before, after;                  /* means over regions */

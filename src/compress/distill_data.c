@@ -1,6 +1,13 @@
 /*
  * distill_data.c - which sequences are trained on, which are scored, and in what order.
+ *
+ * A source's tokens are cut into blocks of ctx. Blocks to score are chosen first, at even
+ * distances and by --held-tokens alone, so that a longer training is scored by the same
+ * ones; the others are trained on, each source as often as its share of all steps says. A
+ * block holds the ends and beginnings of several documents: for each token it is noted
+ * where its document begins in the block, and attention goes no further back (attn.h).
  */
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "compress/distill_int.h"
@@ -8,9 +15,8 @@
 #include <stdio.h>
 #include <string.h>
 
-enum {
-    HELD_EVERY = 16
-}; /* without files of regions: this one of each text's sequences */
+/* Without files of regions: at most this one of each text's blocks is scored. */
+enum { HELD_EVERY = 16 };
 
 static void name_region(struct distill_region *r, const char *path, size_t len)
 {
@@ -21,45 +27,72 @@ static void name_region(struct distill_region *r, const char *path, size_t len)
     snprintf(r->name, sizeof r->name, "%.*s", (int)(len - from), path + from);
 }
 
-static bool grow_held(struct distill *d, const int32_t *seq)
+/* Block i of a stream: its tokens, and where in the block each one's document begins. */
+static void take_block(const struct distill *d, const struct calib_stream *s, int64_t i,
+                       int32_t *ids, int32_t *first)
 {
-    const size_t n = (size_t)(d->n_held + 1) * (size_t)d->p->ctx;
-    int32_t *more = mem_realloc(d->held_ids, n, sizeof *more);
+    const int64_t ctx = d->p->ctx, from = i * ctx;
+    int64_t lo = 0, hi = s->n_docs, start = 0;
 
-    if (!more)
-        return false;
-    d->held_ids = more;
-    memcpy(more + d->n_held * d->p->ctx, seq, (size_t)d->p->ctx * sizeof *more);
-    d->n_held++;
-    return true;
+    memcpy(ids, s->ids.id + from, (size_t)ctx * sizeof *ids);
+    if (tok_adds_bos(d->tm->tok))
+        ids[0] = tok_bos(d->tm->tok);
+    while (lo < hi) { /* the first document that begins behind the block's start */
+        const int64_t mid = (lo + hi) / 2;
+        if (s->doc[mid] > from)
+            hi = mid;
+        else
+            lo = mid + 1;
+    }
+    for (int64_t t = 0; t < ctx; t++) {
+        if (lo < s->n_docs && s->doc[lo] == from + t) {
+            start = t;
+            lo++;
+        }
+        first[t] = (int32_t)start;
+    }
 }
 
-/* Every HELD_EVERY-th sequence of each source is scored and never trained on. The last
- * sequence of all, calib's probe, is not used: it lies among the others' windows. */
-static enum b2_status split_training(struct distill *d, struct b2_err *err)
-{
-    const struct calib *c = &d->train;
-    int64_t at = 0;
+/* ---- what is scored ---- */
 
-    for (int i = 0; i < c->n_sources; i++) {
-        struct distill_region *r = &d->r->region[d->r->n_regions];
-        const int64_t n = min_i64(c->source[i].seqs, c->n_seqs - 1 - at);
-        name_region(r, c->source[i].path, c->source[i].path_len);
-        for (int64_t k = 0; k < n; k++) {
-            const int64_t mid = (min_i64(n, HELD_EVERY) - 1) / 2;
-            const bool held = d->p->n_held == 0 && n > 1 && k % HELD_EVERY == mid;
-            if (!held)
-                d->pool_of[d->n_order++] = at + k;
-            else if (!grow_held(d, c->ids + (at + k) * c->ctx))
-                return err_set(err, B2_ENOMEM, "out of memory");
-            r->seqs += held;
-        }
-        d->r->n_regions += r->seqs > 0;
-        if (r->seqs == 0)
-            *r = (struct distill_region){0};
-        at += n;
-    }
+static enum b2_status grow_held(struct distill *d, const struct calib_stream *s,
+                                int64_t block, struct b2_err *err)
+{
+    const int64_t ctx = d->p->ctx;
+    const size_t n = (size_t)(2 * (d->n_held + 1) * ctx);
+    int32_t *more = mem_realloc(d->held, n, sizeof *more);
+
+    if (!more)
+        return err_set(err, B2_ENOMEM, "out of memory");
+    d->held = more;
+    more += 2 * d->n_held * ctx;
+    take_block(d, s, block, more, more + ctx);
+    d->n_held++;
     return B2_OK;
+}
+
+/* n blocks of a source at even distances become a region. */
+static enum b2_status add_region(struct distill *d, const struct calib_source *from,
+                                 const struct calib_stream *s, int64_t n,
+                                 struct b2_err *err)
+{
+    struct distill_region *r = &d->r->region[d->r->n_regions];
+    const int64_t blocks = from->tokens / d->p->ctx;
+    enum b2_status rc = B2_OK;
+
+    for (int64_t k = 0; k < n && !rc; k++)
+        rc = grow_held(d, s, (2 * k + 1) * blocks / (2 * n), err);
+    if (n > 0 && !rc) {
+        name_region(r, from->path, from->path_len);
+        r->seqs = n;
+        d->r->n_regions++;
+    }
+    return rc;
+}
+
+static int64_t held_blocks(const struct distill *d, int64_t blocks)
+{
+    return max_i64(1, min_i64(d->p->held_tokens / d->p->ctx, blocks));
 }
 
 static enum b2_status read_regions(struct distill *d, struct b2_err *err)
@@ -67,32 +100,153 @@ static enum b2_status read_regions(struct distill *d, struct b2_err *err)
     enum b2_status rc = B2_OK;
 
     for (int i = 0; i < d->p->n_held && !rc; i++) {
+        struct calib_stream streams[CALIB_MAX_FILES] = {0};
         struct calib_params cp = *d->p->data;
         struct calib c = {0};
-        struct distill_region *r = &d->r->region[d->r->n_regions];
         cp.files = &d->p->held[i];
         cp.n_files = 1;
         cp.n_avoid = 0;
-        cp.n_tokens = d->p->held_tokens;
         cp.ctx = d->p->ctx;
-        rc = calib_make(&c, d->tm->tok, &cp, err);
-        for (int64_t k = 0; !rc && k < c.n_seqs - 1; k++)
-            if (!grow_held(d, c.ids + k * c.ctx))
-                rc = err_set(err, B2_ENOMEM, "out of memory");
-        if (rc) {
+        cp.documents = true;
+        cp.meta = modelfile_meta(d->tm->mf);
+        rc = calib_read(&c, streams, d->tm->tok, &cp, err);
+        if (!rc && c.source[0].tokens < cp.ctx)
+            rc = err_set(err, B2_EARG,
+                         "%s has %lld tokens, fewer than one sequence of %lld: give a "
+                         "longer text or a smaller --ctx",
+                         cp.files[0], (long long)c.source[0].tokens, (long long)cp.ctx);
+        if (!rc)
+            rc = add_region(d, &c.source[0], &streams[0],
+                            held_blocks(d, c.source[0].tokens / cp.ctx), err);
+        if (rc)
             err_wrap(err, "held-out region");
-        } else {
-            name_region(r, c.source[0].path, c.source[0].path_len);
-            r->seqs = c.n_seqs - 1;
-            d->r->n_regions++;
-        }
+        calib_streams_free(streams);
         calib_free(&c);
     }
     return rc;
 }
 
+/* ---- what is trained on ---- */
+
+/* The k-th block of a source that is not scored; n are. */
+static int64_t free_block(int64_t blocks, int64_t n, int64_t k)
+{
+    for (int64_t h = 0; h < n; h++)
+        k += (2 * h + 1) * blocks / (2 * n) <= k;
+    return k;
+}
+
+/* A source's part of all steps: blocks at even distances, or all of them more than once. */
+static void take_share(struct distill *d, int source, int64_t held, int64_t n)
+{
+    struct calib_source *s = &d->train.source[source];
+    const int64_t blocks = s->tokens / d->p->ctx, left = blocks - held;
+
+    for (int64_t k = 0; k < n; k++) {
+        const int64_t at = n <= left ? k * left / n : k % left;
+        d->order[d->n_order++] =
+            (struct distill_block){source, free_block(blocks, held, at)};
+    }
+    s->seqs = n;
+    if (n > left)
+        log_line(d->p->log, LOG_INFO,
+                 "%.*s: %lld tokens for a share of %lld: used %.1f times",
+                 (int)s->path_len, s->path, (long long)(left * d->p->ctx),
+                 (long long)(n * d->p->ctx), (double)n / (double)left);
+}
+
+static enum b2_status no_text(const struct distill *d, struct b2_err *err)
+{
+    return err_set(
+        err, B2_EARG,
+        "the texts have too few tokens to train on and to score sequences of "
+        "%lld: give longer texts or a smaller --ctx",
+        (long long)d->p->ctx);
+}
+
+/* Shares are of tokens. What sources without a whole block should have given, the others
+ * give. */
+static enum b2_status share_out(struct distill *d, struct b2_err *err)
+{
+    const int64_t want = d->p->steps * d->p->batch, ctx = d->p->ctx;
+    int64_t held[CALIB_MAX_FILES] = {0}, given = 0;
+    double sum = 0, at = 0;
+    enum b2_status rc = B2_OK;
+
+    for (int i = 0; i < d->train.n_sources && !rc; i++) {
+        struct calib_source *s = &d->train.source[i];
+        const int64_t blocks = s->tokens / ctx;
+        if (d->p->n_held == 0 && blocks > 1)
+            held[i] = held_blocks(d, max_i64(1, blocks / HELD_EVERY));
+        rc = add_region(d, s, &d->streams[i], held[i], err);
+        sum += blocks > held[i] ? s->share : 0;
+    }
+    if (rc)
+        return rc;
+    if (sum <= 0 || d->n_held < 1)
+        return no_text(d, err);
+    d->order = mem_calloc((size_t)want, sizeof *d->order);
+    if (!d->order)
+        return err_set(err, B2_ENOMEM, "out of memory");
+    for (int i = 0; i < d->train.n_sources; i++) {
+        struct calib_source *s = &d->train.source[i];
+        at += s->tokens / ctx > held[i] ? s->share : 0;
+        const int64_t upto = (int64_t)(at / sum * (double)want + 0.5);
+        if (s->tokens / ctx > held[i])
+            take_share(d, i, held[i], upto - given);
+        given = upto;
+    }
+    return B2_OK;
+}
+
+static void shuffle(struct distill *d)
+{
+    struct rng rng = rng_make(d->p->seed * 0x9e3779b97f4a7c15u);
+
+    for (int64_t i = d->n_order - 1; i > 0; i--) {
+        const int64_t j = (int64_t)rng_below(&rng, (uint64_t)i + 1);
+        const struct distill_block was = d->order[i];
+        d->order[i] = d->order[j];
+        d->order[j] = was;
+    }
+}
+
+/* The teacher's own answers become a file among the others. */
+static enum b2_status add_answers(struct distill *d, struct calib_params *cp,
+                                  struct b2_err *err)
+{
+    const struct distill_params *p = d->p;
+    const struct answers_env env = {.from = p->data,
+                                    .seed = p->seed,
+                                    .pool = p->pool,
+                                    .cpu = p->cpu,
+                                    .log = p->log,
+                                    .progress = p->progress,
+                                    .cancelled = p->cancelled,
+                                    .ctx = p->ctx_of_calls};
+    struct answers_how how = p->self;
+
+    if (!how.path) {
+        str_printf(&d->answers, "%s.answers.jsonl", p->output ? p->output : "dry-run");
+        how.path = d->answers.data;
+    }
+    d->files = mem_calloc((size_t)cp->n_files + 1, sizeof *d->files);
+    if (!d->files || !str_ok(&d->answers))
+        return err_set(err, B2_ENOMEM, "out of memory");
+    if (p->dry_run && !file_exists(how.path))
+        return B2_OK; /* nothing is written; the other texts tell speed and memory */
+    for (int i = 0; i < cp->n_files; i++)
+        d->files[i] = cp->files[i];
+    d->files[cp->n_files] = how.path;
+    cp->files = d->files;
+    cp->n_files++;
+    if (p->on_stage)
+        p->on_stage(p->ctx_of_calls, "answer", (uint64_t)how.n);
+    return answers_make(d->tm, &how, &env, err);
+}
+
 /* Texts of regions are evaluation texts for what is trained on. */
-static enum b2_status make_training(struct distill *d, struct calib_params *cp,
+static enum b2_status read_training(struct distill *d, struct calib_params *cp,
                                     struct b2_err *err)
 {
     const int n = cp->n_avoid + d->p->n_held;
@@ -104,7 +258,7 @@ static enum b2_status make_training(struct distill *d, struct calib_params *cp,
         avoid[i] = i < cp->n_avoid ? cp->avoid[i] : d->p->held[i - cp->n_avoid];
     cp->avoid = avoid;
     cp->n_avoid = n;
-    enum b2_status rc = calib_make(&d->train, d->tm->tok, cp, err);
+    enum b2_status rc = calib_read(&d->train, d->streams, d->tm->tok, cp, err);
     mem_free(avoid);
     return rc;
 }
@@ -119,41 +273,35 @@ enum b2_status distill_data(struct distill *d, struct b2_err *err)
         return err_set(err, B2_EARG, "%d held-out files: at most %d", d->p->n_held,
                        DISTILL_MAX_REGIONS);
     cp.ctx = d->p->ctx;
-    cp.n_tokens = d->p->steps * d->p->batch * d->p->ctx;
+    cp.documents = true;
     cp.meta = modelfile_meta(d->tm->mf);
-    enum b2_status rc = make_training(d, &cp, err);
+    enum b2_status rc = d->p->self.n > 0 ? add_answers(d, &cp, err) : B2_OK;
+    if (!rc)
+        rc = read_training(d, &cp, err);
+    if (!rc)
+        rc = read_regions(d, err);
+    if (!rc)
+        rc = share_out(d, err);
     if (rc)
         return rc;
-    d->pool_of = mem_calloc((size_t)d->train.n_seqs, sizeof *d->pool_of);
-    d->order = mem_calloc((size_t)d->train.n_seqs, sizeof *d->order);
-    if (!d->pool_of || !d->order)
-        return err_set(err, B2_ENOMEM, "out of memory");
-    d->epoch = -1;
-    rc = read_regions(d, err);
-    if (!rc)
-        rc = split_training(d, err);
-    if (!rc && (d->n_order < 1 || d->n_held < 1))
-        rc =
-            err_set(err, B2_EARG,
-                    "the texts give %lld sequences of %lld tokens to train on and %lld "
-                    "to score: give longer texts or a smaller --ctx",
-                    (long long)d->n_order, (long long)d->p->ctx, (long long)d->n_held);
-    return rc;
+    d->train.n_seqs = d->n_order + 1; /* as the report counts: without a probe */
+    shuffle(d);
+    return B2_OK;
 }
 
-const int32_t *distill_sequence(struct distill *d, int64_t k)
+void distill_data_free(struct distill *d)
 {
-    const int64_t epoch = k / d->n_order;
+    calib_streams_free(d->streams);
+    calib_free(&d->train);
+    mem_free(d->order);
+    mem_free(d->held);
+    mem_free(d->files);
+    str_free(&d->answers);
+}
 
-    if (epoch != d->epoch) { /* a shuffle that depends on seed and epoch alone */
-        struct rng rng = rng_make(d->p->seed * 0x9e3779b97f4a7c15u + (uint64_t)epoch);
-        memcpy(d->order, d->pool_of, (size_t)d->n_order * sizeof *d->order);
-        for (int64_t i = d->n_order - 1; i > 0; i--) {
-            int64_t j = (int64_t)rng_below(&rng, (uint64_t)i + 1), was = d->order[i];
-            d->order[i] = d->order[j];
-            d->order[j] = was;
-        }
-        d->epoch = epoch;
-    }
-    return d->train.ids + d->order[k % d->n_order] * d->p->ctx;
+void distill_sequence(const struct distill *d, int64_t k, int32_t *ids, int32_t *first)
+{
+    const struct distill_block *b = &d->order[k % d->n_order];
+
+    take_block(d, &d->streams[b->source], b->block, ids, first);
 }

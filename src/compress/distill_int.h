@@ -7,22 +7,30 @@
 #include "base/str.h"
 #include "compress/distill.h"
 #include "compress/netmodel.h"
+#include "kernel/kernel.h"
 
 /* Everything that a checkpoint holds besides latents and norms. */
 struct distill_state {
     int64_t step;      /* done */
     int64_t adam_step; /* updates made: steps without faults */
     int64_t best_step;
-    int64_t stale; /* evaluations since the best */
+    int64_t improved; /* 1: there is a state better than the student */
+    int64_t stale;    /* evaluations since the best */
     int64_t n_faults, n_back;
     int64_t n_points;
-    char core[32];     /* OpenBLAS's kernels at the start */
-    double rate_share; /* halved by the guard */
-    double loss_mean;  /* running mean of the loss; 0: none yet */
-    double loss_sum;   /* since the last evaluation */
-    int64_t loss_n;
+    char core[32];            /* OpenBLAS's kernels at the start */
+    double rate_share;        /* halved by the guard */
+    double loss_mean;         /* running mean of the loss; 0: none yet */
+    struct distill_parts sum; /* since the last evaluation */
+    int64_t sum_n;
     double best; /* mean over regions of the best state */
     double before[DISTILL_MAX_REGIONS], after[DISTILL_MAX_REGIONS]; /* of the best */
+};
+
+/* A sequence to train on: block of ctx tokens of a source. */
+struct distill_block {
+    int source;
+    int64_t block;
 };
 
 struct distill {
@@ -32,25 +40,45 @@ struct distill {
     struct model *tm, *sm;
     struct netmodel t, s;
     struct net_work *tw, *sw;
+    enum net_keep keep; /* of the student's passes: what memory allows */
+    struct kernels kernels;
     struct env env;
     struct head_loss loss;
     real *dh;
-    int32_t *pos;
+    int32_t *ids, *first, *pos; /* [micro, ctx] of a pass: tokens, where each one's
+                                 * document begins in its sequence, places in it */
     struct calib train;
-    int64_t *order; /* training sequences of an epoch; held-out ones are left out */
-    int64_t n_order, epoch;
-    int64_t *pool_of;  /* sequences that may be trained on */
-    int32_t *held_ids; /* [regions' seqs, ctx], region after region */
+    const char **files; /* of train, with the teacher's answers; borrowed by it */
+    struct str answers; /* path */
+    struct calib_stream streams[CALIB_MAX_FILES];
+    struct distill_block *order; /* [steps * batch] */
+    int64_t n_order;
+    int32_t *held; /* [regions' seqs, 2, ctx], region after region: ids, first */
     int64_t n_held;
-    double *parts; /* of gradient norms */
+    /* distill_loss.c */
+    int32_t *target; /* [micro, ctx] tokens that follow; NULL: not needed */
+    int64_t n_taps;
+    real *seen; /* [n_taps, tokens, d] hidden states of the teacher */
+    struct net_tap t_tap, s_tap;
+    double hidden_now;        /* weight at this step; 0 when scoring */
+    real token_weight;        /* of a token in a step's gradient */
+    struct distill_parts sum; /* of a step, over passes */
+    double *parts;            /* of gradient norms */
     struct distill_state st;
     uint8_t *best; /* the best state: packed matrices, then norms */
     uint64_t best_bytes;
+    char note[160];    /* of the live line */
     struct str recipe; /* what a checkpoint must agree with */
-    char *state_path;
+    char *state_path, *lock_path;
+    int lock; /* -1: not held */
 };
 
 /* distill_state.c */
+/* What the result depends on, as JSON. */
+enum b2_status distill_make_recipe(struct distill *d, struct b2_err *err) NODISCARD;
+/* Names the state's file and keeps other processes from it. B2_EEXIST: one has it. */
+enum b2_status distill_open_state(struct distill *d, struct b2_err *err) NODISCARD;
+void distill_close_state(struct distill *d);
 enum b2_status distill_save(struct distill *d, struct b2_err *err) NODISCARD;
 /* B2_ENOTFOUND: there is none. B2_EARG: of another run. B2_ETRUNC, B2_EFORMAT. */
 enum b2_status distill_load(struct distill *d, struct b2_err *err) NODISCARD;
@@ -61,9 +89,41 @@ enum b2_status distill_write(struct distill *d, struct b2_err *err) NODISCARD;
 void distill_keep(struct distill *d);
 uint64_t distill_packed_bytes(const struct netmodel *s);
 
+/* distill_eval.c */
+bool distill_stopped(const struct distill *d);
+/* Both models over the sequences in d->ids. dh set: gradients are added up. */
+void distill_pass(struct distill *d, struct head_sums *sums, int64_t n_seqs,
+                  real weight, real *dh);
+double distill_mean(const double *x, int n);
+/* Scores the state, keeps it when it is the best so far, and saves everything. */
+enum b2_status distill_take_stock(struct distill *d, struct b2_err *err) NODISCARD;
+
+/* distill_modes.c. The first is netmodel_how.kind, with the parameters as ctx. */
+void distill_kind(void *ctx, const char *name, struct latent_how *out);
+bool distill_is_free_type(const char *word);
+enum b2_status distill_check_modes(const struct distill *d,
+                                   struct b2_err *err) NODISCARD;
+/* Each set of trained numbers, with the rate of the step to come, in one order. */
+typedef void distill_param_fn(struct distill *d, const struct param *p, void *ctx);
+void distill_each(struct distill *d, distill_param_fn *fn, void *ctx);
+/* Sets how smooth codes are: hard when scoring. */
+void distill_sharpen(struct distill *d, bool scoring);
+void distill_modes_json(const struct distill_mode *m, struct str *out);
+
+/* distill_loss.c */
+int64_t distill_n_taps(const struct distill_loss *l, int64_t n_layers);
+enum b2_status distill_open_taps(struct distill *d, struct b2_err *err) NODISCARD;
+double distill_hidden_weight(const struct distill *d); /* at this step */
+void distill_targets(const struct distill *d, int64_t n_seqs);
+double distill_scale_loss(struct distill *d); /* adds its gradient */
+struct distill_parts distill_loss_of(const struct distill *d,
+                                     const struct head_sums *sums, double scale);
+void distill_loss_json(const struct distill_loss *l, struct str *out);
+
 /* distill_data.c: sequences for training and of regions. */
 enum b2_status distill_data(struct distill *d, struct b2_err *err) NODISCARD;
-/* Sequence k of all that are taken in order, shuffled anew in each epoch. */
-const int32_t *distill_sequence(struct distill *d, int64_t k);
+void distill_data_free(struct distill *d);
+/* Sequence k of the training: its tokens [ctx], and see attn.h for first [ctx]. */
+void distill_sequence(const struct distill *d, int64_t k, int32_t *ids, int32_t *first);
 
 #endif

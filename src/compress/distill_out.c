@@ -8,18 +8,13 @@
 
 #include <string.h>
 
-static uint64_t matrix_bytes(const struct latent *l)
-{
-    return (uint64_t)(l->rows * l->groups) * (uint64_t)dtype_info(l->codes.type)->bytes;
-}
-
 uint64_t distill_packed_bytes(const struct netmodel *s)
 {
     uint64_t n = (uint64_t)s->norms.n * sizeof(float);
 
     for (int64_t i = 0; i < s->net.n_layers * N_LINEARS; i++)
         if (s->latent[i].all)
-            n += matrix_bytes(&s->latent[i]);
+            n += latent_packed_bytes(&s->latent[i]);
     return n;
 }
 
@@ -30,7 +25,7 @@ static uint8_t *packed_at(const struct distill *d, int64_t i)
 
     for (int64_t k = 0; k < i; k++)
         if (d->s.latent[k].all)
-            p += matrix_bytes(&d->s.latent[k]);
+            p += latent_packed_bytes(&d->s.latent[k]);
     return p;
 }
 
@@ -40,7 +35,9 @@ void distill_keep(struct distill *d)
 
     for (int64_t i = 0; i < n; i++)
         if (d->s.latent[i].all)
-            latent_pack(&d->s.latent[i], packed_at(d, i), d->p->pool);
+            latent_pack(&d->s.latent[i], &d->env, packed_at(d, i),
+                        d->s.w[i % N_LINEARS]);
+    netmodel_moved(&d->s); /* its weights were scratch */
     if (d->s.norms.n > 0)
         memcpy(packed_at(d, n), d->s.norms.p, (size_t)d->s.norms.n * sizeof(float));
 }
@@ -49,6 +46,8 @@ void distill_keep(struct distill *d)
 struct patch {
     const struct distill *d;
     const uint8_t **bytes; /* [tensors]; NULL: as they are */
+    uint64_t *n_bytes;     /* [tensors] */
+    enum dtype *type;      /* [tensors] */
 };
 
 static void patch_norm(void *ctx, const char *name, int64_t at, int64_t len)
@@ -57,9 +56,10 @@ static void patch_norm(void *ctx, const char *name, int64_t at, int64_t len)
     const int64_t i = modelfile_find(p->d->sm->mf, name);
     const uint8_t *norms = packed_at(p->d, p->d->s.net.n_layers * N_LINEARS);
 
-    (void)len;
-    if (i >= 0 && p->d->s.norms.n > 0)
+    if (i >= 0 && p->d->s.norms.n > 0) {
         p->bytes[i] = norms + (uint64_t)at * sizeof(float);
+        p->n_bytes[i] = (uint64_t)len * sizeof(float);
+    }
 }
 
 static int64_t find_patches(struct patch *p)
@@ -76,8 +76,10 @@ static int64_t find_patches(struct patch *p)
             if (i < 0 || !d->s.latent[item].all)
                 continue;
             p->bytes[i] = packed_at(d, item);
-            changed += latent_changed(&d->s.latent[item],
-                                      modelfile_tensor(d->sm->mf, i)->data);
+            p->n_bytes[i] = latent_packed_bytes(&d->s.latent[item]);
+            p->type[i] = d->s.latent[item].type;
+            changed += latent_changed(
+                &d->s.latent[item], modelfile_tensor(d->sm->mf, i)->data, p->bytes[i]);
         }
     }
     netmodel_each_norm(&d->s, patch_norm, p);
@@ -109,22 +111,38 @@ static enum b2_status make_meta(struct meta **out, const struct distill *d,
 }
 
 static enum b2_status put_tensors(const struct distill *d, struct gguf_out *o,
-                                  const uint8_t *const *bytes, struct b2_err *err)
+                                  const struct patch *p, struct b2_err *err)
 {
     const struct modelfile *mf = d->sm->mf;
     enum b2_status rc = B2_OK;
 
     for (int64_t i = 0; i < modelfile_n_tensors(mf) && !rc; i++) {
         const struct tensor *t = modelfile_tensor(mf, i);
-        rc = gguf_out_tensor(o, t->name, t->type, t->rank, t->ne, err);
+        rc = gguf_out_tensor(o, t->name, p->type[i], t->rank, t->ne, err);
     }
     if (!rc)
         rc = gguf_out_header(o, err);
     for (int64_t i = 0; i < modelfile_n_tensors(mf) && !rc; i++) {
         const struct tensor *t = modelfile_tensor(mf, i);
-        rc = gguf_out_data(o, bytes[i] ? bytes[i] : t->data, (size_t)t->n_bytes, err);
+        const uint64_t n = p->bytes[i] ? p->n_bytes[i] : t->n_bytes;
+        rc = gguf_out_data(o, p->bytes[i] ? p->bytes[i] : t->data, (size_t)n, err);
     }
     return rc;
+}
+
+static enum b2_status make_patch(struct patch *p, struct b2_err *err)
+{
+    const struct modelfile *mf = p->d->sm->mf;
+    const size_t n = (size_t)modelfile_n_tensors(mf);
+
+    p->bytes = mem_calloc(n, sizeof *p->bytes);
+    p->n_bytes = mem_calloc(n, sizeof *p->n_bytes);
+    p->type = mem_calloc(n, sizeof *p->type);
+    if (!p->bytes || !p->n_bytes || !p->type)
+        return err_set(err, B2_ENOMEM, "out of memory");
+    for (size_t i = 0; i < n; i++)
+        p->type[i] = modelfile_tensor(mf, (int64_t)i)->type;
+    return B2_OK;
 }
 
 enum b2_status distill_write(struct distill *d, struct b2_err *err)
@@ -136,21 +154,20 @@ enum b2_status distill_write(struct distill *d, struct b2_err *err)
 
     if (rc)
         return rc;
-    patch.bytes =
-        mem_calloc((size_t)modelfile_n_tensors(d->sm->mf), sizeof *patch.bytes);
-    if (!patch.bytes)
-        rc = err_set(err, B2_ENOMEM, "out of memory");
-    if (!rc && d->st.best_step > 0)
+    rc = make_patch(&patch, err);
+    if (!rc && d->st.improved)
         d->r->changed = find_patches(&patch);
     if (!rc)
         rc = gguf_out_open(&o, d->p->output, true, m, err);
     if (!rc)
-        rc = put_tensors(d, o, patch.bytes, err);
+        rc = put_tensors(d, o, &patch, err);
     if (rc)
         gguf_out_abort(o);
     else
         rc = gguf_out_finish(o, err);
     mem_free(patch.bytes);
+    mem_free(patch.n_bytes);
+    mem_free(patch.type);
     meta_free(m);
     return rc;
 }

@@ -1,7 +1,7 @@
 /*
  * distill_state.c - the checkpoint: one file that appears whole.
  *
- *   "B2DISTL1", u64 length of the recipe, the recipe, struct distill_state, the curve,
+ *   "B2DISTL2", u64 length of the recipe, the recipe, struct distill_state, the curve,
  *   the best state, then u, its moments, log scales, their moments of every trained matrix
  *   and the norms with theirs; at the end the SHA-256 of all that in hex.
  *
@@ -15,14 +15,17 @@
 
 #include <string.h>
 
-static const char magic[] = "B2DISTL1";
-enum { MAGIC = 8 };
+static const char magic[] = "B2DISTL2";
+/* A checkpoint is as large as what it fills: what is read is given back at once. */
+enum { MAGIC = 8, DROP_BYTES = 4 << 20 };
 
 /* One piece of the file after the other: both directions walk the same list. */
 struct walk {
     struct file_out *out; /* writing */
     struct hash *hash;
     struct rd in; /* reading */
+    const struct file_map *map;
+    uint64_t dropped; /* bytes of the map that are given back */
     struct b2_err *err;
     enum b2_status rc;
 };
@@ -33,10 +36,15 @@ static void bytes(struct walk *w, void *p, uint64_t n)
         return;
     if (!w->out) {
         const uint8_t *src = rd_bytes(&w->in, n);
-        if (src)
-            memcpy(p, src, (size_t)n);
-        else
+        if (!src) {
             w->rc = err_set(w->err, B2_ETRUNC, "ends too early");
+            return;
+        }
+        memcpy(p, src, (size_t)n);
+        if (w->in.pos - w->dropped > DROP_BYTES) {
+            file_map_drop(w->map, w->dropped, w->in.pos - w->dropped);
+            w->dropped = w->in.pos;
+        }
         return;
     }
     w->rc = file_out_write(w->out, p, (size_t)n, w->err);
@@ -51,6 +59,12 @@ static void moved(struct walk *w, const struct param *p)
     bytes(w, p->p, n);
     bytes(w, p->m, n);
     bytes(w, p->v, n);
+}
+
+static void moved_param(struct distill *d, const struct param *p, void *ctx)
+{
+    (void)d;
+    moved(ctx, p);
 }
 
 /* All that follows the recipe. The curve's place grows before it is read. */
@@ -71,17 +85,7 @@ static void body(struct walk *w, struct distill *d)
     }
     bytes(w, d->r->curve, (uint64_t)d->st.n_points * sizeof *d->r->curve);
     bytes(w, d->best, d->best_bytes);
-    for (int64_t i = 0; i < d->s.net.n_layers; i++) {
-        for (int k = 0; k < N_LINEARS; k++) {
-            const struct latent *l = netmodel_latent(&d->s, i, k);
-            if (!l)
-                continue;
-            const struct param u = latent_param_u(l, 0), a = latent_param_scale(l, 0);
-            moved(w, &u);
-            moved(w, &a);
-        }
-    }
-    moved(w, &d->s.norms);
+    distill_each(d, moved_param, w);
 }
 
 enum b2_status distill_save(struct distill *d, struct b2_err *err)
@@ -129,11 +133,29 @@ static enum b2_status check_head(const struct distill *d, struct walk *w)
     return B2_OK;
 }
 
+/* SHA-256 of the first n bytes. */
+static enum b2_status hash_map(char *hex, const struct file_map *map, size_t n,
+                               struct b2_err *err)
+{
+    struct hash *h = NULL;
+    enum b2_status rc = hash_new(&h, err);
+
+    for (size_t at = 0; at < n && !rc; at += DROP_BYTES) {
+        const size_t part = n - at < DROP_BYTES ? n - at : DROP_BYTES;
+        rc = hash_add(h, map->data + at, part, err);
+        file_map_drop(map, at, part);
+    }
+    if (!rc)
+        rc = hash_hex(h, hex, err);
+    hash_free(h);
+    return rc;
+}
+
 enum b2_status distill_load(struct distill *d, struct b2_err *err)
 {
     struct file_map map = {0};
     char hex[HASH_HEX];
-    struct walk w = {.err = err};
+    struct walk w = {.err = err, .map = &map};
 
     w.rc = file_map(&map, d->state_path, err);
     if (w.rc)
@@ -145,7 +167,7 @@ enum b2_status distill_load(struct distill *d, struct b2_err *err)
     if (!w.rc)
         w.rc = check_head(d, &w);
     if (!w.rc)
-        w.rc = hash_sha256(hex, map.data, n, err);
+        w.rc = hash_map(hex, &map, n, err);
     if (!w.rc && memcmp(hex, map.data + n, HASH_HEX - 1) != 0)
         w.rc = err_set(err, B2_EFORMAT, "its checksum is wrong; --force starts again");
     body(&w, d);
@@ -154,4 +176,73 @@ enum b2_status distill_load(struct distill *d, struct b2_err *err)
         err_wrap(err, "%s", d->state_path);
     netmodel_moved(&d->s);
     return w.rc;
+}
+
+/* What the result depends on, as JSON. */
+enum b2_status distill_make_recipe(struct distill *d, struct b2_err *err)
+{
+    const struct distill_params *p = d->p;
+    char teacher[65] = {0}, student[65] = {0};
+    enum b2_status rc = modelfile_sha256(d->tm->mf, teacher, err);
+
+    if (!rc)
+        rc = modelfile_sha256(d->sm->mf, student, err);
+    if (rc)
+        return rc;
+    str_printf(
+        &d->recipe,
+        "{\"teacher_sha256\":\"%s\",\"student_sha256\":\"%s\",\"temperature\":%.9g,"
+        "\"steps\":%lld,\"batch\":%lld,\"micro\":%lld,"
+        "\"ctx\":%lld,\"eval_every\":%lld,\"patience\":%lld,\"rate_latent\":%.9g,"
+        "\"rate_scale\":%.9g,\"rate_norm\":%.9g,\"schedule\":\"%s\",\"warmup\":%lld,"
+        "\"floor\":%.9g,\"clip\":%.9g,\"seed\":%llu",
+        teacher, student, p->temperature, (long long)p->steps, (long long)p->batch,
+        (long long)p->micro, (long long)p->ctx, (long long)p->eval_every,
+        (long long)p->patience, p->rates.latent, p->rates.scale, p->rates.norm,
+        p->schedule.kind == SCHEDULE_WSD ? "wsd" : "cosine",
+        (long long)p->schedule.warmup, p->schedule.floor, p->clip,
+        (unsigned long long)p->seed);
+    distill_loss_json(&p->loss, &d->recipe);
+    distill_modes_json(&p->mode, &d->recipe);
+    str_put(&d->recipe, ",\"held\":[");
+    for (int i = 0; i < d->r->n_regions; i++)
+        str_printf(&d->recipe, "%s%lld", i ? "," : "", (long long)d->r->region[i].seqs);
+    str_put(&d->recipe, "],\"data\":");
+    calib_json(&d->train, &d->recipe);
+    str_put(&d->recipe, "}");
+    return str_ok(&d->recipe) ? B2_OK : err_set(err, B2_ENOMEM, "out of memory");
+}
+
+enum b2_status distill_open_state(struct distill *d, struct b2_err *err)
+{
+    struct str path = {0}, lock = {0};
+    enum b2_status rc = B2_OK;
+
+    d->lock = -1;
+    str_printf(&path, "%s.b2distill", d->p->output ? d->p->output : "");
+    str_printf(&lock, "%s.b2distill.lock", d->p->output ? d->p->output : "");
+    if (!str_ok(&path) || !str_ok(&lock))
+        rc = err_set(err, B2_ENOMEM, "out of memory");
+    if (!rc && !d->p->dry_run)
+        rc = file_lock(&d->lock, lock.data, err);
+    if (rc == B2_EEXIST)
+        rc = err_set(err, B2_EEXIST, "%s is being written by another `bonsai2 distill`",
+                     d->p->output);
+    d->state_path = path.data;
+    d->lock_path = lock.data;
+    return rc;
+}
+
+void distill_close_state(struct distill *d)
+{
+    struct b2_err err = {0};
+
+    if (d->lock >= 0) {
+        /* while it is held: nobody waits for it; one that stays does no harm */
+        if (file_remove(d->lock_path, &err))
+            log_line(d->p->log, LOG_DEBUG, "%s", err.msg);
+        file_unlock(d->lock);
+    }
+    mem_free(d->state_path);
+    mem_free(d->lock_path);
 }

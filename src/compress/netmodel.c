@@ -207,8 +207,8 @@ static const struct layer *get_layer(void *ctx, int64_t i)
     n->layer.rope.sin = n->layer.rope.cos + half;
     for (int k = 0; k < N_LINEARS; k++) {
         const struct latent *l = netmodel_latent(n, i, k);
-        if (l)
-            latent_weights(l, n->w[k], n->pool);
+        if (l && !(n->as_came && l->kind == LATENT_FREE))
+            latent_weights(l, n->env, n->w[k], n->sharp);
         else
             decode_weight(weight_of(n->m, i, k), n->w[k], n->pool);
         n->layer.lin[k].b = bias_of(n->m, i, k);
@@ -230,14 +230,16 @@ static const struct layer_grad *get_grad(void *ctx, int64_t i)
     return &n->grad;
 }
 
+/* The layer's weights are used up: their place is scratch. */
 static void take_grad(void *ctx, int64_t i)
 {
     struct netmodel *n = ctx;
 
+    n->current = -1;
     for (int k = 0; k < N_LINEARS; k++) {
         struct latent *l = netmodel_latent(n, i, k);
         if (l)
-            latent_collect(l, n->dw[k], n->pool);
+            latent_collect(l, n->env, n->dw[k], n->w[k], n->sharp);
     }
 }
 
@@ -302,20 +304,36 @@ static bool can_train(const struct weight *w)
            !(dtype_info(w->type)->flags & DTF_APART);
 }
 
-uint64_t netmodel_bytes(const struct model *m, int64_t ctx, bool trained)
+/* How matrix k of layer i is trained; false: it is not. */
+static bool kind_of(struct latent_how *out, const struct model *m,
+                    const struct netmodel_how *how, int64_t i, int k)
 {
-    uint64_t reals =
-        (uint64_t)turn_reals(m, ctx) + (uint64_t)layer_values(m) * (trained ? 2 : 1);
+    char name[64];
+
+    *out = (struct latent_how){.kind = LATENT_ALL,
+                               .seed = how->seed +
+                                       (uint64_t)(i * N_LINEARS + k) * 1000003u};
+    if (how->kind)
+        how->kind(how->ctx_of_kind, netmodel_linear_name(name, i, k), out);
+    return out->kind == LATENT_FREE || can_train(weight_of(m, i, k));
+}
+
+uint64_t netmodel_bytes(const struct model *m, const struct netmodel_how *how)
+{
+    const bool trained = how->teacher != NULL;
+    struct latent_how kind;
+    uint64_t reals = (uint64_t)turn_reals(m, how->ctx) +
+                     (uint64_t)layer_values(m) * (trained ? 2 : 1);
     uint64_t bytes = reals * sizeof(float);
 
     for (int64_t i = 0; trained && i < m->hp.n_layers; i++)
         for (int k = 0; k < N_LINEARS; k++)
-            if (can_train(weight_of(m, i, k)))
-                bytes += latent_bytes(weight_of(m, i, k));
+            if (kind_of(&kind, m, how, i, k))
+                bytes += latent_bytes(weight_of(m, i, k), &kind);
     return bytes + (trained ? 4 * (uint64_t)norm_values(m) * sizeof(float) : 0);
 }
 
-static enum b2_status check_model(const struct model *m, struct b2_err *err)
+enum b2_status netmodel_check(const struct model *m, struct b2_err *err)
 {
     const struct arch *a = m->hp.arch;
 
@@ -417,13 +435,14 @@ static enum b2_status make_latents(struct netmodel *n, const struct netmodel_how
     for (int64_t i = 0; i < n->m->hp.n_layers && !rc; i++) {
         for (int k = 0; k < N_LINEARS && !rc; k++) {
             const struct weight *w = weight_of(n->m, i, k);
-            const uint64_t seed = how->seed + (uint64_t)(i * N_LINEARS + k) * 1000003u;
-            if (!can_train(w))
+            struct latent_how kind;
+            if (!kind_of(&kind, n->m, how, i, k))
                 continue;
             decode_weight(weight_of(how->teacher, i, k), n->w[k], n->pool);
-            rc = latent_new(&n->latent[i * N_LINEARS + k], w, n->w[k], seed, n->pool,
-                            err);
+            kind.teacher = n->w[k];
+            rc = latent_new(&n->latent[i * N_LINEARS + k], w, &kind, n->pool, err);
             n->n_latents++;
+            n->n_free += kind.kind == LATENT_FREE;
             n->n_trained += w->rows * w->cols;
         }
     }
@@ -446,16 +465,17 @@ static enum b2_status check_teacher(const struct model *s, const struct model *t
                        "%s and its teacher %s have different shapes: give the model "
                        "that the student was made from",
                        modelfile_path(s->mf), modelfile_path(t->mf));
-    return check_model(t, err);
+    return netmodel_check(t, err);
 }
 
 enum b2_status netmodel_new(struct netmodel *out, const struct model *m,
                             const struct netmodel_how *how, struct b2_err *err)
 {
     const struct hparams *hp = &m->hp;
-    enum b2_status rc = check_model(m, err);
+    enum b2_status rc = netmodel_check(m, err);
 
-    *out = (struct netmodel){.m = m, .pool = how->pool, .current = -1, .ctx = how->ctx};
+    *out = (struct netmodel){
+        .m = m, .pool = how->pool, .env = how->env, .current = -1, .ctx = how->ctx};
     if (!rc && how->teacher)
         rc = check_teacher(m, how->teacher, err);
     if (rc)

@@ -16,6 +16,7 @@
 struct netmodel {
     const struct model *m;
     struct pool *pool;
+    const struct env *env; /* of a student; its pool is pool */
     struct net net;
     struct layer layer;     /* the one that is decoded */
     struct layer_grad grad; /* where its gradients go; trained only */
@@ -24,9 +25,12 @@ struct netmodel {
     real *turns; /* cos and sin of both kinds of layers */
     int64_t ctx;
     /* Trained only. */
-    struct latent *latent;        /* [n_layers, N_LINEARS]; no codes: frozen */
+    struct latent *latent; /* [n_layers, N_LINEARS]; all NULL: frozen */
+    float sharp;           /* of smooth codes (latent.h); 0: hard */
+    bool as_came; /* free weights are those of the file; they start at the teacher's */
     struct param norms;           /* of all layers and the last one, in one piece */
     int64_t n_latents, n_trained; /* matrices, weights */
+    int64_t n_free;               /* matrices that become plain weights */
 };
 
 struct netmodel_how {
@@ -34,10 +38,18 @@ struct netmodel_how {
     uint64_t seed;
     int64_t ctx;
     struct pool *pool;
+    const struct env *env; /* of a student, to last as long as it */
+    /* What of a matrix is trained: fills kind, type and rank for the tensor of this name.
+     * NULL: all of every ternary one. */
+    void (*kind)(void *ctx, const char *name, struct latent_how *out);
+    void *ctx_of_kind;
 };
 
 /* Bytes that netmodel_new() takes beside the model. */
-uint64_t netmodel_bytes(const struct model *m, int64_t ctx, bool trained);
+uint64_t netmodel_bytes(const struct model *m, const struct netmodel_how *how);
+
+/* B2_EUNSUP: an architecture without a backward pass, layers of different shapes. */
+enum b2_status netmodel_check(const struct model *m, struct b2_err *err) NODISCARD;
 
 /* *out must stay where it is. B2_EUNSUP: an architecture without a backward pass, nothing that can be trained, a
  * teacher of another shape. B2_EFORMAT, B2_ENOMEM. */

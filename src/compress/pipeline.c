@@ -81,6 +81,16 @@ static enum b2_status fit_bits(struct pipeline *pl, double bpw, struct b2_err *e
     return rc ? rc : lay_out(pl, err);
 }
 
+/* What training adds to the file counts too. */
+static uint64_t budget_bytes(const struct pipeline *pl)
+{
+    const uint64_t bytes = pl->p->recipe->budget_bytes;
+    const uint64_t more =
+        pl->recipe.effort == RECIPE_BEST ? pipeline_best_reserve(pl) : 0;
+
+    return bytes > more ? bytes - more : 0;
+}
+
 static enum b2_status stage_choose(struct pipeline *pl, struct b2_err *err)
 {
     const struct recipe *recipe = pl->p->recipe;
@@ -90,7 +100,7 @@ static enum b2_status stage_choose(struct pipeline *pl, struct b2_err *err)
         return rc;
     switch (recipe->budget) {
     case RECIPE_BYTES:
-        return fit_bytes(pl, recipe->budget_bytes, err);
+        return fit_bytes(pl, budget_bytes(pl), err);
     case RECIPE_BPW:
         return fit_bits(pl, recipe->budget_bpw, err);
     case RECIPE_NO_BUDGET:
@@ -150,6 +160,8 @@ static enum b2_status check_disk(struct pipeline *pl, struct b2_err *err)
 {
     uint64_t need = pl->file_bytes + DISK_SLACK, n_free = 0;
 
+    if (pl->recipe.effort == RECIPE_BEST) /* the student and what it becomes */
+        need += pl->file_bytes;
     for (int64_t i = 0; i < pl->n_pieces; i++) {
         struct piece *pc = &pl->piece[i];
         pc->done = work_have_piece(pl->work, i, pl->stat + pc->begin,
@@ -231,7 +243,7 @@ static enum b2_status stage_round(struct pipeline *pl, struct b2_err *err)
         if (!pl->piece[i].done && (pl->recipe.effort == RECIPE_FAST ||
                                    pl->c.item[pl->piece[i].begin].layer < 0))
             rc = pipeline_round_piece(pl, i, &n_done, err);
-    if (!rc && pl->recipe.effort == RECIPE_NORMAL)
+    if (!rc && pl->recipe.effort >= RECIPE_NORMAL)
         rc = pipeline_compensate(pl, &n_done, err);
     return rc;
 }
@@ -315,6 +327,25 @@ static enum b2_status stage_write(struct pipeline *pl, struct b2_err *err)
 
 /* ---- all together ---- */
 
+/* Rounds, and writes all to work_output_path(). */
+static enum b2_status make_file(struct pipeline *pl, struct report *r,
+                                struct b2_err *err)
+{
+    double start_s = clock_s();
+
+    begin_stage(pl, "round");
+    enum b2_status rc = stage_round(pl, err);
+    report_add_stage(r, "round", clock_s() - start_s, choose_bytes(&pl->c, false));
+    r->stage[r->n_stages - 1].kld = pl->kld;
+    if (rc)
+        return rc;
+    start_s = clock_s();
+    begin_stage(pl, "write");
+    rc = stage_write(pl, err);
+    report_add_stage(r, "write", clock_s() - start_s, pl->file_bytes);
+    return rc;
+}
+
 /* The state is opened late: nothing is left behind by a recipe that is refused. */
 static enum b2_status run_work(struct pipeline *pl, struct report *r,
                                struct b2_err *err)
@@ -333,17 +364,14 @@ static enum b2_status run_work(struct pipeline *pl, struct report *r,
     if (rc)
         return rc;
 
-    double start_s = clock_s();
-    begin_stage(pl, "round");
-    rc = stage_round(pl, err);
-    report_add_stage(r, "round", clock_s() - start_s, choose_bytes(&pl->c, false));
-    r->stage[r->n_stages - 1].kld = pl->kld;
-    if (!rc) {
-        start_s = clock_s();
-        begin_stage(pl, "write");
-        rc = stage_write(pl, err);
-        report_add_stage(r, "write", clock_s() - start_s, pl->file_bytes);
+    const bool best = pl->recipe.effort == RECIPE_BEST;
+    if (!best || !pipeline_best_has_student(pl)) {
+        rc = make_file(pl, r, err);
+        if (!rc && best)
+            rc = pipeline_best_take(pl, err);
     }
+    if (!rc && best)
+        rc = pipeline_best_train(pl, r, err);
     if (rc == B2_ECANCEL || rc == B2_EIO)
         add_way_on(pl, err);
     if (rc)
@@ -392,7 +420,7 @@ static enum b2_status read_calibration(struct pipeline *pl, struct b2_err *err)
     if (cp.n_files == 0)
         return err_set(
             err, B2_EARG,
-            "--effort normal needs texts to calibrate on: give --calib FILE");
+            "--effort normal and best need texts to calibrate on: give --calib FILE");
     enum b2_status rc = vocab_tokenizer(&tok, cp.meta, err);
     if (!rc)
         rc = calib_make(&pl->calib, tok, &cp, err);
@@ -412,11 +440,13 @@ static enum b2_status run_stages(struct pipeline *pl, struct report *r,
     const struct pipeline_params *p = pl->p;
     enum b2_status rc = modelfile_open(&pl->mf, p->source, p->log, err);
 
-    if (!rc && pl->recipe.effort == RECIPE_NORMAL)
+    if (!rc && pl->recipe.effort == RECIPE_BEST)
+        rc = pipeline_best_check(pl, err);
+    if (!rc && pl->recipe.effort >= RECIPE_NORMAL)
         rc = read_calibration(pl, err);
     if (!rc)
         rc = choose_prepare(&pl->c, pl->mf, &pl->recipe, err);
-    if (!rc && pl->recipe.effort == RECIPE_NORMAL)
+    if (!rc && pl->recipe.effort >= RECIPE_NORMAL)
         rc = normal_check(&pl->c, err);
     if (rc)
         return rc;

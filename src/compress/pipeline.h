@@ -5,6 +5,7 @@
  *   choose  a type for each tensor, within the budget
  *   round   layer by layer into pieces on disk (work.h)
  *   write   pieces and keys to one GGUF
+ *   distil  effort best: that file learns from the source (distill.h)
  *
  * Memory does not grow with the model: a few rows per thread, one batch of rows, and
  * the pages of the tensor at hand. The output is the same for any number of threads and
@@ -14,6 +15,7 @@
 #define COMPRESS_PIPELINE_H
 
 #include "compress/calib.h"
+#include "compress/distill.h"
 #include "compress/report.h"
 #include "compress/scan.h"
 
@@ -21,7 +23,10 @@ struct pipeline_params {
     const char *source; /* anything that modelfile_open() takes */
     const char *output; /* may be NULL in a dry run */
     const struct recipe *recipe;
-    const struct calib_params *calib; /* of effort normal */
+    const struct calib_params *calib; /* from effort normal on */
+    /* Of effort best: how it is trained; models, texts and all below are set from here. */
+    const struct distill_params *distill;
+    struct distill_report *distilled; /* filled in effort best; distill_report_free() */
     uint64_t mem_limit;               /* bytes, for plans; 0: none */
     bool dry_run;                     /* stop before anything is written */
     bool force; /* replace an existing output, throw foreign state away */

@@ -42,4 +42,17 @@ enum b2_status pipeline_round_piece(struct pipeline *pl, int64_t i, uint64_t *n_
 enum b2_status pipeline_compensate(struct pipeline *pl, uint64_t *n_done,
                                    struct b2_err *err) NODISCARD;
 
+/* pipe_best.c, of effort best. Refuses what could not be distilled later on. */
+enum b2_status pipeline_best_check(const struct pipeline *pl,
+                                   struct b2_err *err) NODISCARD;
+/* The most that keys about the training add to the file. */
+uint64_t pipeline_best_reserve(const struct pipeline *pl);
+/* Whether an earlier run wrote the student; else what was written becomes it. */
+bool pipeline_best_has_student(const struct pipeline *pl);
+enum b2_status pipeline_best_take(const struct pipeline *pl,
+                                  struct b2_err *err) NODISCARD;
+/* From the student to the file at work_output_path(); adds its stage to r. */
+enum b2_status pipeline_best_train(struct pipeline *pl, struct report *r,
+                                   struct b2_err *err) NODISCARD;
+
 #endif

@@ -204,16 +204,17 @@ enum b2_status recipe_set_ternary_rule(struct recipe *r, const char *word,
                    "ternary rule '%s': expected ls, round, threshold or twn", word);
 }
 
+static const char *const efforts[] = {
+    [RECIPE_FAST] = "fast", [RECIPE_NORMAL] = "normal", [RECIPE_BEST] = "best"};
+
 enum b2_status recipe_set_effort(struct recipe *r, const char *word, struct b2_err *err)
 {
-    if (strcmp(word, "fast") == 0 || strcmp(word, "normal") == 0) {
-        r->effort = strcmp(word, "fast") == 0 ? RECIPE_FAST : RECIPE_NORMAL;
-        return B2_OK;
+    for (size_t i = 0; i < countof(efforts); i++) {
+        if (strcmp(word, efforts[i]) == 0) {
+            r->effort = (enum recipe_effort)i;
+            return B2_OK;
+        }
     }
-    if (strcmp(word, "best") == 0)
-        return err_set(err, B2_EUNSUP,
-                       "effort 'best' is not in this version: it comes with "
-                       "distillation; use --effort normal (error compensation)");
     return err_set(err, B2_EARG, "effort '%s': expected fast, normal or best", word);
 }
 
@@ -284,8 +285,7 @@ void recipe_json(const struct recipe *r, struct str *out)
         [RECIPE_TAIL_KEEP] = "keep",
         [RECIPE_TAIL_PAD] = "pad",
     };
-    str_printf(out, "{\"effort\":\"%s\",\"budget_bytes\":",
-               r->effort == RECIPE_NORMAL ? "normal" : "fast");
+    str_printf(out, "{\"effort\":\"%s\",\"budget_bytes\":", efforts[r->effort]);
     if (r->budget == RECIPE_BYTES)
         str_printf(out, "%llu", (unsigned long long)r->budget_bytes);
     else
@@ -316,7 +316,7 @@ void recipe_json(const struct recipe *r, struct str *out)
                ternarise_rule_name(r->ternary_rule),
                ternarise_scale_name(r->ternary_rule), tails[r->tail],
                (unsigned long long)r->seed);
-    if (r->effort == RECIPE_NORMAL)
+    if (r->effort >= RECIPE_NORMAL)
         str_printf(out, ",\"mismatch\":%.17g,\"refine\":%d,\"calibration\":%s",
                    r->mismatch, r->refine, r->calibration ? r->calibration : "null");
     str_put(out, "}");

@@ -38,13 +38,14 @@ enum recipe_tail {
 
 enum { RECIPE_ROTATE_NONE = 0, RECIPE_ROTATE_AUTO = -1, RECIPE_ROTATE_EACH = -2 };
 
-enum recipe_effort { RECIPE_FAST, RECIPE_NORMAL };
+/* In order: each does what those before it do. Best trains what normal gives. */
+enum recipe_effort { RECIPE_FAST, RECIPE_NORMAL, RECIPE_BEST };
 
 struct recipe {
     enum recipe_effort effort;
-    double mismatch;         /* normal: share of the correction for earlier errors */
-    int refine;              /* normal: passes over the codes */
-    const char *calibration; /* normal: what it was, as JSON; borrowed */
+    double mismatch;         /* from normal on: share of the correction for earlier errors */
+    int refine;              /* from normal on: passes over the codes */
+    const char *calibration; /* from normal on: what it was, as JSON; borrowed */
     enum recipe_budget budget;
     uint64_t budget_bytes; /* of the whole file */
     double budget_bpw;     /* bits of all tensors over all parameters */
@@ -68,7 +69,6 @@ enum b2_status recipe_set_tail(struct recipe *r, const char *word,
                                struct b2_err *err) NODISCARD;
 enum b2_status recipe_set_ternary_rule(struct recipe *r, const char *word,
                                        struct b2_err *err) NODISCARD;
-/* "best" is refused by name. */
 enum b2_status recipe_set_effort(struct recipe *r, const char *word,
                                  struct b2_err *err) NODISCARD;
 

@@ -94,6 +94,8 @@ struct page_axis {
 void page_bars(struct str *out, const char *title, const struct page_bar *bar, int n,
                const struct page_axis *axis);
 
+enum { PAGE_PLOT_HIGH = 260 }; /* pixels of a plot */
+
 struct page_point {
     double x, y;
     const char *label; /* NULL: none */

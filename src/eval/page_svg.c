@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { BAR_ROW = 42, BAR_TOP = 20, BAR_HIGH = 14, PLOT_HIGH = 260, PLOT_LEFT = 10 };
+enum { BAR_ROW = 42, BAR_TOP = 20, BAR_HIGH = 14, PLOT_LEFT = 10 };
 
 /* Letter of a colour's classes: its number, or g for grey. */
 static char shade(int color)
@@ -115,7 +115,7 @@ static void place(const struct page_plot *q, const struct page_point *p, double 
     double span = q->x_max - q->x_min;
 
     *x = PLOT_LEFT + (98.0 - PLOT_LEFT) * (span > 0.0 ? (p->x - q->x_min) / span : 0.5);
-    *y = 26 + (PLOT_HIGH - 70) * (1.0 - (q->y_max > 0.0 ? p->y / q->y_max : 0.0));
+    *y = 26 + (PAGE_PLOT_HIGH - 70) * (1.0 - (q->y_max > 0.0 ? p->y / q->y_max : 0.0));
 }
 
 static void put_axes(struct str *out, const struct page_plot *q)
@@ -136,10 +136,10 @@ static void put_axes(struct str *out, const struct page_plot *q)
         str_printf(out,
                    "<text class=\"dim\" x=\"%.2f%%\" y=\"%d\" "
                    "text-anchor=\"middle\">%.*g</text>\n",
-                   x, PLOT_HIGH - 26, digits, p.x);
+                   x, PAGE_PLOT_HIGH - 26, digits, p.x);
     }
     str_printf(out, "<text class=\"dim\" x=\"54%%\" y=\"%d\" text-anchor=\"middle\">",
-               PLOT_HIGH - 8);
+               PAGE_PLOT_HIGH - 8);
     page_text(out, q->x_name);
     str_put(out, "</text><text class=\"dim\" x=\"0\" y=\"8\">");
     page_text(out, q->y_name);
@@ -174,7 +174,7 @@ void page_points(struct str *out, const struct page_plot *plot,
 {
     double x, y, x0, y0;
 
-    open_svg(out, PLOT_HIGH, plot->title);
+    open_svg(out, PAGE_PLOT_HIGH, plot->title);
     put_axes(out, plot);
     for (int i = 0; i < n; i++) {
         int last = plot->joined ? before(p, i) : -1;

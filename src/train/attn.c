@@ -4,6 +4,7 @@
 #include "train/attn.h"
 
 #include "base/pool.h"
+#include "train/vec.h"
 
 enum { BLOCK = 64 }; /* queries of a block */
 
@@ -60,18 +61,13 @@ static struct mat keys(const struct attn *a, const real *k, const struct block *
 }
 
 /* p [n] becomes the softmax of its part [from, to), zeros elsewhere. */
-static void softmax(real *p, int64_t n, int64_t from, int64_t to)
+static void softmax(const struct env *e, real *p, int64_t n, int64_t from, int64_t to)
 {
-    real top = p[from], sum = 0;
+    real top, sum = vec_softmax(e, p + from, to - from, 1, &top);
 
-    for (int64_t i = from; i < to; i++)
-        top = p[i] > top ? p[i] : top;
-    for (int64_t i = from; i < to; i++)
-        p[i] = r_exp(p[i] - top);
-    for (int64_t i = from; i < to; i++)
-        sum += p[i];
-    for (int64_t i = 0; i < n; i++)
-        p[i] = i < from || i >= to ? 0 : p[i] / sum;
+    vec_scale(e, p + from, to - from, 1 / sum);
+    memset(p, 0, (size_t)from * sizeof *p);
+    memset(p + to, 0, (size_t)(n - to) * sizeof *p);
 }
 
 static void make_p(const struct job *j, struct block *b)
@@ -89,7 +85,7 @@ static void make_p(const struct job *j, struct block *b)
             p[i] = a->softcap * th;
             slope[i] = 1 - th * th;
         }
-        softmax(p, n, first_seen(a, b->base, t) - b->lo, t + 1 - b->lo);
+        softmax(j->e, p, n, first_seen(a, b->base, t) - b->lo, t + 1 - b->lo);
     }
 }
 

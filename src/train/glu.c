@@ -3,9 +3,12 @@
  */
 #include "train/glu.h"
 
+#include "train/vec.h"
+
 enum { CHUNK = 4096 };
 
 struct job {
+    const struct env *e;
     enum glu_kind kind;
     real *gate, *up, *y;
     const real *cgate, *cup, *dy;
@@ -29,22 +32,48 @@ static inline real act(enum glu_kind kind, real x, real *slope)
     return x * s;
 }
 
+/* The kind is a constant in each copy, so that compilers make the loops wide. */
+static inline void forward_some(enum glu_kind kind, const struct job *j, int64_t begin,
+                                int64_t end)
+{
+    real slope;
+
+    for (int64_t i = begin; i < end; i++)
+        j->y[i] = act(kind, j->cgate[i], &slope) * j->cup[i];
+}
+
 static void forward_part(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const struct job *j = ctx;
-    real slope;
 
     (void)thread;
-    for (int64_t i = begin; i < end; i++)
-        j->y[i] = act(j->kind, j->cgate[i], &slope) * j->cup[i];
+    if (vec_glu(j->e, j->kind, j->y + begin, j->cgate + begin, j->cup + begin,
+                end - begin))
+        return;
+    if (j->kind == GLU_SILU)
+        forward_some(GLU_SILU, j, begin, end);
+    else if (j->kind == GLU_GELU)
+        forward_some(GLU_GELU, j, begin, end);
+    else
+        forward_some(GLU_RELU2, j, begin, end);
 }
 
 void glu_forward(const struct env *e, enum glu_kind kind, real *y, const real *gate,
                  const real *up, int64_t n)
 {
-    struct job j = {.kind = kind, .y = y, .cgate = gate, .cup = up};
+    struct job j = {.e = e, .kind = kind, .y = y, .cgate = gate, .cup = up};
 
     pool_run(e->pool, forward_part, &j, n, CHUNK);
+}
+
+static inline void backward_some(enum glu_kind kind, const struct job *j, int64_t begin,
+                                 int64_t end)
+{
+    for (int64_t i = begin; i < end; i++) {
+        real slope, f = act(kind, j->gate[i], &slope);
+        j->gate[i] = j->dy[i] * j->up[i] * slope;
+        j->up[i] = j->dy[i] * f;
+    }
 }
 
 static void backward_part(void *ctx, int64_t begin, int64_t end, int thread)
@@ -52,11 +81,12 @@ static void backward_part(void *ctx, int64_t begin, int64_t end, int thread)
     const struct job *j = ctx;
 
     (void)thread;
-    for (int64_t i = begin; i < end; i++) {
-        real slope, f = act(j->kind, j->gate[i], &slope);
-        j->gate[i] = j->dy[i] * j->up[i] * slope;
-        j->up[i] = j->dy[i] * f;
-    }
+    if (j->kind == GLU_SILU)
+        backward_some(GLU_SILU, j, begin, end);
+    else if (j->kind == GLU_GELU)
+        backward_some(GLU_GELU, j, begin, end);
+    else
+        backward_some(GLU_RELU2, j, begin, end);
 }
 
 void glu_backward(const struct env *e, enum glu_kind kind, real *gate, real *up,

@@ -4,6 +4,7 @@
 #include "train/head.h"
 
 #include "base/pool.h"
+#include "train/vec.h"
 
 enum { BLOCK = 128, SLICE = 4096, ROWS = 64, LANES = 16 };
 
@@ -16,6 +17,7 @@ int64_t head_scratch(const struct head_loss *l, int threads)
 }
 
 struct job {
+    const struct env *e;
     const struct head_loss *l;
     const struct head_io *io;
     int64_t begin, n; /* tokens of the block */
@@ -74,29 +76,36 @@ static void all_logits(const struct env *e, struct job *j)
     }
 }
 
-/* out = softmax(y by); returns where the best is. *log_sum: the logarithm of the sum of
- * all exp((y - best) by). */
-static int64_t softmax(real *out, const real *y, int64_t n, real by, real *log_sum)
+/* out = softmax(y by); returns the logarithm of the sum of all exp(y by). */
+static real softmax(const struct env *e, real *out, const real *y, int64_t n, real by)
 {
-    real lane[LANES] = {0}, sum = 0;
-    int64_t best = 0, i = 0;
+    real top;
 
-    for (int64_t k = 1; k < n; k++)
-        best = y[k] > y[best] ? k : best;
-    const real top = y[best];
-    for (int64_t k = 0; k < n; k++)
-        out[k] = r_exp((y[k] - top) * by);
+    memcpy(out, y, (size_t)n * sizeof *y);
+    const real sum = vec_softmax(e, out, n, by, &top);
+    vec_scale(e, out, n, 1 / sum);
+    return top + (real)log((double)sum);
+}
+
+/* The first of the largest. */
+static int64_t best_of(const real *y, int64_t n)
+{
+    real lane[LANES], top;
+    int64_t i = 0, at = 0;
+
+    for (int k = 0; k < LANES; k++)
+        lane[k] = y[0];
     for (; i + LANES <= n; i += LANES)
         for (int k = 0; k < LANES; k++)
-            lane[k] += out[i + k];
+            lane[k] = y[i + k] > lane[k] ? y[i + k] : lane[k];
     for (; i < n; i++)
-        lane[i % LANES] += out[i];
-    for (int k = 0; k < LANES; k++)
-        sum += lane[k];
-    for (int64_t k = 0; k < n; k++)
-        out[k] /= sum;
-    *log_sum = (real)log((double)sum);
-    return best;
+        lane[0] = y[i] > lane[0] ? y[i] : lane[0];
+    top = lane[0];
+    for (int k = 1; k < LANES; k++)
+        top = lane[k] > top ? lane[k] : top;
+    while (at + 1 < n && y[at] != top)
+        at++;
+    return at;
 }
 
 static void soft_cap(real *y, int64_t n, real cap)
@@ -131,21 +140,21 @@ static void one_token(struct job *j, int64_t i, real *g, real *ps)
     const real by = 1 / l->temperature, cap = l->student.softcap;
     const real wk = j->io->weight * l->kl * l->temperature;
     const real wc = j->io->weight * l->ce;
-    real *ys = j->s + i * n, *yt = j->t + i * n, log_s, log_t;
+    real *ys = j->s + i * n, *yt = j->t + i * n;
 
     soft_cap(ys, n, cap);
     soft_cap(yt, n, l->teacher.softcap);
-    int64_t top_t = softmax(g, yt, n, by, &log_t);
-    int64_t top_s = softmax(ps, ys, n, by, &log_s);
-    real shift = (ys[top_s] - yt[top_t]) * by + log_s - log_t;
-    j->kl[i] = divergence(yt, ys, g, n, by, shift);
-    j->same[i] = top_s == top_t;
+    const real log_t = softmax(j->e, g, yt, n, by);
+    real log_s = softmax(j->e, ps, ys, n, by);
+    j->kl[i] = divergence(yt, ys, g, n, by, log_s - log_t);
+    j->same[i] = best_of(ys, n) == best_of(yt, n);
     for (int64_t k = 0; k < n; k++)
         g[k] = wk * (ps[k] - g[k]);
-    if (j->io->target) {
+    j->ce[i] = 0;
+    if (j->io->target && j->io->target[token] >= 0) {
         int32_t want = j->io->target[token];
-        softmax(ps, ys, n, 1, &log_s);
-        j->ce[i] = (double)(ys[top_s] - ys[want] + log_s);
+        log_s = softmax(j->e, ps, ys, n, 1);
+        j->ce[i] = (double)(log_s - ys[want]);
         for (int64_t k = 0; k < n; k++)
             g[k] += wc * ps[k];
         g[want] -= wc;
@@ -195,7 +204,7 @@ static void gradients(const struct env *e, struct job *j)
 void head_run(const struct env *e, struct head_sums *sums, const struct head_loss *l,
               const struct head_io *io, int64_t n)
 {
-    struct job j = {.l = l, .io = io, .s = l->scratch};
+    struct job j = {.e = e, .l = l, .io = io, .s = l->scratch};
 
     j.t = j.s + BLOCK * l->student.vocab;
     j.row = j.t + BLOCK * l->student.vocab;
@@ -211,6 +220,7 @@ void head_run(const struct env *e, struct head_sums *sums, const struct head_los
             sums->kl += j.kl[i];
             sums->ce += j.ce[i];
             sums->n++;
+            sums->n_ce += io->target && io->target[j.begin + i] >= 0;
             sums->same_top += j.same[i];
         }
         if (io->dhs)

@@ -32,7 +32,8 @@ struct head_loss {
 
 struct head_io {
     const real *hs, *ht;   /* [n, d] last hidden states, normed */
-    const int32_t *target; /* [n], the tokens that follow; may be NULL when ce is 0 */
+    const int32_t *target; /* [n], the tokens that follow, below 0: none does; may be
+                            * NULL when ce is 0 */
     const uint8_t *skip;   /* [n] 1: this token does not count; NULL: all do */
     real weight;           /* on the gradients (1 / tokens of a step) */
     real *dhs;             /* [n, d], written; NULL: only the sums */
@@ -43,6 +44,7 @@ struct head_io {
 struct head_sums {
     double kl, ce;       /* nat; kl at the temperature, without T^2 */
     int64_t n, same_top; /* tokens; where both have the same best */
+    int64_t n_ce;        /* tokens that another follows */
 };
 
 int64_t head_scratch(const struct head_loss *l, int threads);

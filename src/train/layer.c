@@ -8,21 +8,24 @@
 
 /* [tokens, …]; "raw": before the norm of heads. The backward pass needs all of them. */
 struct layer_work {
-    real *h;             /* d: norm of x, then of m */
+    /* kept from a forward pass, or made again; in the caller's memory or in `own` */
     real *q_raw, *k_raw; /* H head_dim, K head_dim */
     real *q, *k, *v;
-    real *a;               /* H head_dim: output of attention */
-    real *o;               /* d: of the o projection, before its norm */
-    real *m;               /* d */
-    real *gate, *up, *act; /* f */
-    real *down;            /* d: before its norm */
+    real *a;         /* H head_dim: output of attention */
+    real *o;         /* d: of the o projection, before its norm */
+    real *m;         /* d */
+    real *gate, *up; /* f */
+    /* made again in any case: cheap */
+    real *h;    /* d: norm of x, then of m */
+    real *act;  /* f */
+    real *down; /* d: before its norm */
     /* gradients */
     real *dq, *dk, *dv, *da; /* like q, k, v, a */
     real *dact;              /* f */
     real *dd;                /* d */
     real *inv;               /* of rows of heads */
     real *attn;              /* scratch of attention */
-    real *all;
+    real *own, *all;
 };
 
 enum { CHUNK = 4096, ALIGN = 16 };
@@ -32,26 +35,40 @@ struct cut {
     int64_t n; /* reals */
 };
 
-/* Sizes of the buffers in the order above; returns how many there are. */
+/* Sizes of what can be kept, in the order above; returns how many there are. */
+static int list_kept(struct cut *c, struct layer_work *w, const struct layer *l,
+                     const struct layer_batch *b)
+{
+    const int64_t n = b->n_seqs * b->ctx, d = n * l->d, f = n * l->f;
+    const int64_t q = n * l->n_heads * l->head_dim;
+    const int64_t k = n * l->n_kv_heads * l->head_dim;
+    const bool raw_q = l->norm[NORM_Q].gain != NULL;
+    const bool raw_k = l->norm[NORM_K].gain != NULL;
+    const struct cut all[] = {
+        {&w->q_raw, raw_q ? q : 0},
+        {&w->k_raw, raw_k ? k : 0},
+        {&w->q, q},
+        {&w->k, k},
+        {&w->v, k},
+        {&w->a, q},
+        {&w->o, l->norm[NORM_ATTN_POST].gain ? d : 0},
+        {&w->m, d},
+        {&w->gate, f},
+        {&w->up, f},
+    };
+
+    memcpy(c, all, sizeof all);
+    return (int)countof(all);
+}
+
 static int list_cuts(struct cut *c, struct layer_work *w, const struct layer *l,
                      const struct layer_batch *b, int threads)
 {
     const int64_t n = b->n_seqs * b->ctx, d = n * l->d, f = n * l->f;
     const int64_t q = n * l->n_heads * l->head_dim;
     const int64_t k = n * l->n_kv_heads * l->head_dim;
-    const bool raw = l->norm[NORM_Q].gain != NULL;
     const struct cut all[] = {
         {&w->h, d},
-        {&w->q_raw, raw ? q : 0},
-        {&w->k_raw, raw ? k : 0},
-        {&w->q, q},
-        {&w->k, k},
-        {&w->v, k},
-        {&w->a, q},
-        {&w->o, d},
-        {&w->m, d},
-        {&w->gate, f},
-        {&w->up, f},
         {&w->act, f},
         {&w->down, d},
         {&w->dq, q},
@@ -79,6 +96,23 @@ static int64_t total(const struct cut *c, int n)
     return sum;
 }
 
+static void place(const struct cut *c, int n, real *p)
+{
+    for (int i = 0; i < n; i++) {
+        *c[i].to = p;
+        p += (c[i].n + ALIGN - 1) / ALIGN * ALIGN;
+    }
+}
+
+int64_t layer_kept(const struct layer *l, const struct layer_batch *max)
+{
+    struct layer_work w;
+    struct cut c[MAX_CUTS];
+    int n = list_kept(c, &w, l, max);
+
+    return total(c, n);
+}
+
 uint64_t layer_work_bytes(const struct layer *l, const struct layer_batch *max,
                           int threads)
 {
@@ -86,7 +120,7 @@ uint64_t layer_work_bytes(const struct layer *l, const struct layer_batch *max,
     struct cut c[MAX_CUTS];
     int n = list_cuts(c, &w, l, max, threads);
 
-    return (uint64_t)total(c, n) * sizeof(real);
+    return (uint64_t)(total(c, n) + layer_kept(l, max)) * sizeof(real);
 }
 
 struct layer_work *layer_work_new(const struct layer *l, const struct layer_batch *max,
@@ -100,15 +134,12 @@ struct layer_work *layer_work_new(const struct layer *l, const struct layer_batc
         return NULL;
     n = list_cuts(c, w, l, max, threads);
     w->all = mem_aligned(64, (size_t)total(c, n), sizeof *w->all);
-    if (!w->all) {
+    w->own = mem_aligned(64, (size_t)layer_kept(l, max), sizeof *w->own);
+    if (!w->all || !w->own) {
         layer_work_free(w);
         return NULL;
     }
-    real *p = w->all;
-    for (int i = 0; i < n; i++) {
-        *c[i].to = p;
-        p += (c[i].n + ALIGN - 1) / ALIGN * ALIGN;
-    }
+    place(c, n, w->all);
     return w;
 }
 
@@ -116,8 +147,22 @@ void layer_work_free(struct layer_work *w)
 {
     if (!w)
         return;
+    mem_free(w->own);
     mem_free(w->all);
     mem_free(w);
+}
+
+/* Where this pass keeps what the backward pass needs. Without a norm behind attention its
+ * output is not needed again and lies where that of the feed-forward block will. */
+static void use(struct layer_work *w, const struct layer *l,
+                const struct layer_batch *b, real *kept)
+{
+    struct cut c[MAX_CUTS];
+    int n = list_kept(c, w, l, b);
+
+    place(c, n, kept ? kept : w->own);
+    if (!l->norm[NORM_ATTN_POST].gain)
+        w->o = w->down;
 }
 
 struct sum {
@@ -213,11 +258,19 @@ static void hidden_part(const struct pass *p)
     glu_forward(p->e, l->glu, w->act, w->gate, w->up, p->n * l->f);
 }
 
+/* What hidden_part() made besides what was kept. */
+static void hidden_again(const struct pass *p)
+{
+    norm_forward(p->e, p->w->h, &p->l->norm[NORM_FFN], p->w->m, p->n);
+    glu_forward(p->e, p->l->glu, p->w->act, p->w->gate, p->w->up, p->n * p->l->f);
+}
+
 void layer_forward(const struct env *e, struct layer_work *w, const struct layer *l,
-                   const struct layer_batch *b, real *y, const real *x)
+                   const struct layer_batch *b, real *y, const real *x, real *kept)
 {
     const struct pass p = {e, w, l, b, NULL, b->n_seqs * b->ctx};
 
+    use(w, l, b, kept);
     attention_part(&p, x);
     hidden_part(&p);
     linear_forward(e, w->down, &l->lin[LIN_DOWN], w->act, p.n);
@@ -296,13 +349,18 @@ static void back_attention(const struct pass *p, real *dm, const real *x)
 }
 
 void layer_backward(const struct env *e, struct layer_work *w, const struct layer *l,
-                    const struct layer_batch *b, const struct layer_grad *g, real *dy,
-                    const real *x)
+                    const struct layer_batch *b, const struct layer_grad *g,
+                    const struct layer_back *back)
 {
     const struct pass p = {e, w, l, b, g, b->n_seqs * b->ctx};
 
-    attention_part(&p, x);
-    hidden_part(&p);
-    back_ffn(&p, dy);
-    back_attention(&p, dy, x);
+    use(w, l, b, back->kept);
+    if (back->kept) {
+        hidden_again(&p);
+    } else {
+        attention_part(&p, back->x);
+        hidden_part(&p);
+    }
+    back_ffn(&p, back->dy);
+    back_attention(&p, back->dy, back->x);
 }

@@ -6,8 +6,9 @@
  *   y = m + [norm](Wdown (f(Wgate norm(m)) Wup norm(m)))
  *
  * The layers of llama, qwen2, qwen3 and gemma3; what stands in brackets depends on them.
- * A forward pass keeps nothing: the backward pass is given x and makes the rest again, so
- * that one set of buffers serves all layers.
+ * A forward pass keeps nothing, and the backward pass is given x and makes the rest again,
+ * so that one set of buffers serves all layers; or it keeps what costs products to make
+ * again in memory that the caller gives. The bits are the same.
  */
 #ifndef TRAIN_LAYER_H
 #define TRAIN_LAYER_H
@@ -63,13 +64,22 @@ struct layer_work *layer_work_new(const struct layer *l, const struct layer_batc
                                   int threads);
 void layer_work_free(struct layer_work *w); /* NULL is fine */
 
-/* y [tokens, d] of x; y may be x. */
-void layer_forward(const struct env *e, struct layer_work *w, const struct layer *l,
-                   const struct layer_batch *b, real *y, const real *x);
+/* Reals that a forward pass can keep. */
+int64_t layer_kept(const struct layer *l, const struct layer_batch *max);
 
-/* dy becomes the gradient of x. */
+/* y [tokens, d] of x; y may be x. kept: layer_kept() reals for the backward pass, or
+ * NULL. */
+void layer_forward(const struct env *e, struct layer_work *w, const struct layer *l,
+                   const struct layer_batch *b, real *y, const real *x, real *kept);
+
+struct layer_back {
+    real *dy;      /* becomes the gradient of x */
+    const real *x; /* input of the forward pass */
+    real *kept;    /* what it kept; used up. NULL: nothing */
+};
+
 void layer_backward(const struct env *e, struct layer_work *w, const struct layer *l,
-                    const struct layer_batch *b, const struct layer_grad *g, real *dy,
-                    const real *x);
+                    const struct layer_batch *b, const struct layer_grad *g,
+                    const struct layer_back *back);
 
 #endif

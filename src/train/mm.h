@@ -10,12 +10,14 @@
 #include "train/real.h"
 
 struct blas;
+struct kernels;
 struct pool;
 
 /* What all steps work with. */
 struct env {
     struct pool *pool;       /* NULL: the caller alone */
     const struct blas *blas; /* the products */
+    const struct kernels *k; /* long rows; NULL: plain C */
 };
 
 /* A matrix in rows, ld apart; t: read as its transpose. */

@@ -65,6 +65,27 @@ for wait in 0.05 0.3 0.8; do
     [ "$(sum "$dir/k.gguf")" = "$want" ] || fail "other bytes after a kill at $wait s"
 done
 
+# Other ways and losses: written as scored, parts of the loss and regions in the report.
+for way in "--train scales" "--train lora --rank 8 --ce 0.1" "--free blk.0.ffn_down.*" \
+    "--recipe brief --rate 0.003 --temperature 2" "--soft 0.5 --freeze blk.0.*=4"; do
+    read -ra words <<<"$way"
+    run "${args[@]}" "${words[@]}" --force --report "$dir/w.json" --curve "$dir/w.svg" \
+        -o "$dir/w.gguf" || fail "$way"
+    grep -q '"held_regions"' "$dir/w.json" || fail "$way: no regions in the curve"
+    grep -q '</svg>' "$dir/w.svg" || fail "$way: no picture"
+    now=$(kld "$dir/w.gguf")
+    awk -v a="$now" -v b="$before" 'BEGIN { exit !(a > 0 && a < b) }' ||
+        fail "$way: $before before, $now after"
+done
+"$bin" inspect "$dir/w.gguf" --verify >"$dir/out" 2>"$dir/err" || fail "inspect"
+for way in "--train some" "--recipe mine" "--kl 0" "--rank 0"; do
+    read -ra words <<<"$way"
+    run "${args[@]}" "${words[@]}" -o "$dir/x.gguf"
+    [ $? -eq 2 ] || fail "$way: not a usage error"
+done
+run "${args[@]}" --free 'blk.77.*' -o "$dir/x.gguf" && fail "--free of nothing was taken"
+grep -q 'names are like' "$dir/err" || fail "--free: $(cat "$dir/err")"
+
 run "${args[@]}" --dry-run --json || fail "dry run"
 plan=$(sed -n 's/.*"plan_bytes":[^0-9]*\([0-9]*\).*/\1/p' "$dir/out")
 [ "${plan:-0}" -gt 1000000 ] || fail "dry run: no plan"

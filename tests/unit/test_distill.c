@@ -46,6 +46,7 @@ static struct distill_params plain(const struct calib_params *data, struct stop 
                                    .eval_every = 4,
                                    .rates = {3e-3, 3e-3, 1e-3},
                                    .schedule = {SCHEDULE_COSINE, 2, 0, 0.05},
+                                   .loss = {.kl = 1},
                                    .temperature = 1,
                                    .clip = 1,
                                    .seed = 5,
@@ -242,6 +243,11 @@ static void test_limits(void **state)
     p.dry_run = true;
     run(&r, &p);
     assert_true(r.plan_bytes > 1 << 20 && r.tokens_per_s > 0 && !file_exists(other));
+    const uint64_t with_all = r.plan_bytes;
+    p.mem_limit = with_all - 1;
+    distill_report_free(&r);
+    run(&r, &p); /* makes more again than it keeps */
+    assert_true(r.plan_bytes < with_all);
     p.mem_limit = r.plan_bytes - 1;
     distill_report_free(&r);
     assert_int_equal(distill_run(&r, &p, &err), B2_ENOMEM);

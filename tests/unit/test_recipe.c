@@ -146,7 +146,8 @@ static void test_other_words(void **state)
     assert_int_equal(r.effort, RECIPE_NORMAL);
     assert_int_equal(recipe_set_effort(&r, "fast", &err), B2_OK);
     assert_int_equal(r.effort, RECIPE_FAST);
-    assert_int_equal(recipe_set_effort(&r, "best", &err), B2_EUNSUP);
+    assert_int_equal(recipe_set_effort(&r, "best", &err), B2_OK);
+    assert_int_equal(r.effort, RECIPE_BEST);
     assert_int_equal(recipe_set_effort(&r, "lazy", &err), B2_EARG);
     assert_int_equal(recipe_set_rotate(&r, "each", &err), B2_OK);
     assert_int_equal(r.rotate, RECIPE_ROTATE_EACH);

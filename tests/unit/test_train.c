@@ -2,9 +2,11 @@
  * test_train.c - losses and gradients of whole small models against PyTorch, and the same
  * bytes for any number of threads.
  */
+#include "base/cpu.h"
 #include "base/mem.h"
 #include "base/pool.h"
 #include "format/safetensors.h"
+#include "kernel/kernel.h"
 #include "train/blas.h"
 #include "train/embed.h"
 #include "train/head.h"
@@ -12,6 +14,7 @@
 #include "unit/unit.h"
 
 static struct blas *blas;
+static struct kernels kernels;
 
 enum { LAYERS = 2, MAX_NAME = 64 };
 
@@ -197,7 +200,8 @@ static struct head_sums step(struct fixture *f, const struct env *e, int threads
         find(f, "token_embd.weight")->ne[1], d, embd, NULL, NULL, hp[HP_FINAL]};
     struct head_loss loss = {head, head, true, 1.0f, 0.25f, 1.0f, threads, NULL};
     struct head_sums sums = {0};
-    struct net_work *w = net_work_new(&f->net, &f->layers[0], &f->b, threads, true);
+    struct net_work *w = net_work_new(&f->net, &f->layers[0], &f->b, threads,
+                                      threads == 2 ? NET_ALL : NET_INPUTS);
     real *dh = mem_calloc((size_t)(n * d), sizeof *dh);
 
     assert_non_null(w);
@@ -259,7 +263,7 @@ static void compare_layer(const struct fixture *f, int layer)
 static void check_arch(const char *arch)
 {
     struct fixture f;
-    const struct env e = {pool_new(2), blas};
+    const struct env e = {pool_new(2), blas, &kernels};
 
     open_fixture(&f, arch);
     const struct head_sums sums = step(&f, &e, 2);
@@ -300,14 +304,15 @@ static void test_gemma3(void **state)
     check_arch("gemma3");
 }
 
-/* Products and sums larger than one tile: 1, 2 and 3 threads. */
+/* Products and sums larger than one tile: 1, 2 and 3 threads; what is kept and what is
+ * made again. */
 static void test_threads(void **state)
 {
     struct fixture f[3];
 
     (void)state;
     for (int i = 0; i < 3; i++) {
-        const struct env e = {pool_new(i + 1), blas};
+        const struct env e = {pool_new(i + 1), blas, &kernels};
         open_fixture(&f[i], "gemma3");
         step(&f[i], &e, i + 1);
         pool_free(e.pool);
@@ -338,7 +343,7 @@ static void test_tiles(void **state)
     for (int i = 0; i < K * N; i++)
         b[i] = (float)(i * 5 % 19 - 9);
     for (int i = 0; i < 3; i++) {
-        const struct env e = {pool_new(i + 1), blas};
+        const struct env e = {pool_new(i + 1), blas, &kernels};
         c[i] = mem_calloc(M * N, sizeof *c[i]);
         mm(&e, c[i], N, (struct mm_size){M, N, K}, (struct mat){a, K, false},
            (struct mat){b, N, false}, (struct mm_how){0.5f, true});
@@ -379,6 +384,7 @@ int main(void)
     };
     struct b2_err err = {0};
 
+    kernels_init(&kernels, cpu_features());
     if (blas_open(&blas, &err)) {
         printf("skipped: %s\n", err.msg);
         return 77;

@@ -4,67 +4,14 @@
  * The loss of a step with outputs y is sum c_i y_i with random c, so that the gradient
  * that goes in is c. Built with TRAIN_F64.
  */
-#include "base/mem.h"
 #include "base/pool.h"
-#include "base/rng.h"
 #include "train/embed.h"
 #include "train/head.h"
-#include "train/layer.h"
-#include "unit/unit.h"
+#include "train/hidden.h"
+#include "train/net.h"
+#include "unit/grad.h"
 
 static struct env env;
-
-enum { PROBES = 60 };
-
-static double *randoms(int64_t n, double size, uint64_t seed)
-{
-    struct rng r = rng_make(seed);
-    double *v = mem_calloc((size_t)n, sizeof *v);
-
-    for (int64_t i = 0; i < n; i++)
-        v[i] = size * rng_normal(&r);
-    return v;
-}
-
-static double *zeros(int64_t n)
-{
-    return mem_calloc((size_t)n, sizeof(double));
-}
-
-static double dot(const double *a, const double *b, int64_t n)
-{
-    double sum = 0;
-
-    for (int64_t i = 0; i < n; i++)
-        sum += a[i] * b[i];
-    return sum;
-}
-
-/* Compares grad [n] with differences of loss() when x [n] moves, at spread places. */
-static void check(const char *what, double (*loss)(void *), void *ctx, double *x,
-                  const double *grad, int64_t n)
-{
-    const double step = 1e-5;
-    double largest = 0;
-
-    for (int64_t i = 0; i < n; i++)
-        largest = fmax(largest, fabs(grad[i]));
-    for (int k = 0; k < PROBES && k < n; k++) {
-        int64_t i = n <= PROBES ? k : (k * 7919) % n;
-        double was = x[i];
-        x[i] = was + step;
-        double up = loss(ctx);
-        x[i] = was - step;
-        double down = loss(ctx);
-        x[i] = was;
-        double want = (up - down) / (2 * step);
-        if (!(fabs(grad[i] - want) <= 1e-4 * fabs(want) + 1e-8 * largest + 1e-12))
-            fail_msg("%s[%d]: gradient %.9g, difference %.9g", what, (int)i, grad[i],
-                     want);
-    }
-    if (largest == 0.0)
-        fail_msg("%s: the gradient is zero everywhere", what);
-}
 
 /* ---- linear ---- */
 
@@ -324,7 +271,7 @@ static void run_head(double temperature, double softcap, bool shared, bool skip)
     double *dhs = randoms(N * D, 1, 9), *dw = zeros(V * D);
 
     for (int i = 0; i < N; i++)
-        target[i] = (i * 11) % V;
+        target[i] = i % 10 == 9 ? -1 : (i * 11) % V; /* none follows */
     t.l =
         (struct head_loss){.student = {V, D, t.w, NULL, NULL, softcap},
                            .teacher = {V, D, shared ? t.w : t.wt, NULL, NULL, softcap},
@@ -338,6 +285,7 @@ static void run_head(double temperature, double softcap, bool shared, bool skip)
     struct head_sums s = {0};
     head_run(&env, &s, &t.l, &t.io, N);
     assert_int_equal(s.n, skip ? N - 2 : N);
+    assert_int_equal(s.n_ce, s.n - N / 10);
     check("head hidden", head_total, &t, t.hs, dhs, N * D);
     if (!shared) /* else the teacher moves with it */
         check("head weight", head_total, &t, t.w, dw, V * D);
@@ -371,7 +319,7 @@ static double layer_loss(void *ctx)
 {
     struct layer_case *t = ctx;
 
-    layer_forward(&env, t->work, &t->l, &t->b, t->y, t->x);
+    layer_forward(&env, t->work, &t->l, &t->b, t->y, t->x, NULL);
     return dot(t->y, t->c, t->b.n_seqs * t->b.ctx * t->l.d);
 }
 
@@ -471,7 +419,11 @@ static void run_layer(bool all, enum rope_kind kind, enum glu_kind glu, int64_t 
     fill_layer(&t.l, &g, all);
     t.work = layer_work_new(&t.l, &t.b, 2);
     assert_non_null(t.work);
-    layer_backward(&env, t.work, &t.l, &t.b, &g, dx, t.x);
+    double *kept = all ? NULL : zeros(layer_kept(&t.l, &t.b));
+    if (kept)
+        layer_forward(&env, t.work, &t.l, &t.b, t.y, t.x, kept);
+    layer_backward(&env, t.work, &t.l, &t.b, &g, &(struct layer_back){dx, t.x, kept});
+    mem_free(kept);
     check("layer x", layer_loss, &t, t.x, dx, N * LD);
     check_layer(&t, &g);
     layer_work_free(t.work);
@@ -489,13 +441,123 @@ static void test_layer(void **state)
     run_layer(true, ROPE_NEOX, GLU_GELU, 4);
 }
 
+/* ---- layers with something that sees them ---- */
+
+enum { NET_S = 2, NET_C = 5, NET_N = NET_S * NET_C };
+
+struct net_case {
+    struct net net;
+    struct net_tap tap;
+    struct net_work *work;
+    struct layer_batch b;
+    struct layer layer[2];
+    struct layer_grad grad[2];
+    double *x, *c, *t; /* embeddings; gradient of the last states; states of layer 0 */
+    double tapped;
+};
+
+static const struct layer *net_layer(void *ctx, int64_t i)
+{
+    return &((struct net_case *)ctx)->layer[i];
+}
+
+static const struct layer_grad *net_grad(void *ctx, int64_t i)
+{
+    return &((struct net_case *)ctx)->grad[i];
+}
+
+static void tap_made(void *ctx, int64_t i, const double *y, int64_t tokens)
+{
+    struct net_case *t = ctx;
+    const struct hidden_io io = {y, t->t, tokens, LD, 0, NULL};
+
+    if (i == 0)
+        t->tapped = hidden_run(&env, &io);
+}
+
+static void tap_back(void *ctx, int64_t i, double *dy, int64_t tokens)
+{
+    struct net_case *t = ctx;
+    /* the output of layer 0 is kept as the input of layer 1, behind the embeddings */
+    const struct hidden_io io = {
+        net_input(t->work) + tokens * LD, t->t, tokens, LD, 0.4, dy};
+
+    if (i == 0)
+        hidden_run(&env, &io);
+}
+
+static double net_loss(void *ctx)
+{
+    struct net_case *t = ctx;
+
+    memcpy(net_input(t->work), t->x, NET_N * LD * sizeof *t->x);
+    const double *h = net_forward(&env, t->work, &t->net, &t->b);
+    return dot(h, t->c, NET_N * LD) + 0.4 * t->tapped;
+}
+
+/* The gradient of a loss on the way reaches what lies before it, and nothing else. */
+static void test_net_tap(void **state)
+{
+    static const float freq[2] = {1.0f, 0.1f};
+    double cos_sin[2][NET_C * 2];
+    int32_t pos[NET_N];
+    struct net_case t = {.b = {NET_S, NET_C, pos, NULL},
+                         .x = randoms(NET_N * LD, 1, 1),
+                         .c = randoms(NET_N * LD, 1, 2),
+                         .t = randoms(NET_N * LD, 1, 3)};
+    double *gain = randoms(LD, 1, 4);
+    double *dh = mem_dup(t.c, NET_N * LD * sizeof *dh);
+
+    (void)state;
+    for (int i = 0; i < NET_N; i++)
+        pos[i] = i % NET_C;
+    rope_fill(cos_sin[0], cos_sin[1], freq, 1.0f, NET_C, 4);
+    for (int i = 0; i < 2; i++) {
+        t.layer[i] = (struct layer){.d = LD,
+                                    .f = LF,
+                                    .n_heads = HEADS,
+                                    .n_kv_heads = KV,
+                                    .head_dim = HD,
+                                    .attn_scale = 0.5,
+                                    .glu = GLU_SILU,
+                                    .rope = {ROPE_NEOX, HD, 4, cos_sin[0], cos_sin[1]}};
+        fill_layer(&t.layer[i], &t.grad[i], false);
+    }
+    t.tap = (struct net_tap){&t, tap_made, tap_back};
+    t.net = (struct net){.n_layers = 2,
+                         .d = LD,
+                         .out_norm = {gain, LD, 1e-3},
+                         .ctx = &t,
+                         .layer = net_layer,
+                         .grad = net_grad,
+                         .tap = &t.tap};
+    t.work = net_work_new(&t.net, &t.layer[0], &t.b, 2, NET_ALL);
+    assert_non_null(t.work);
+    net_loss(&t);
+    net_backward(&env, t.work, &t.net, &t.b, dh, NULL);
+    check("net x", net_loss, &t, t.x, dh, NET_N * LD);
+    for (int i = 0; i < 2; i++)
+        check("net down", net_loss, &t, movable(t.layer[i].lin[LIN_DOWN].w),
+              t.grad[i].lin[LIN_DOWN].w, LD * LF);
+    net_work_free(t.work);
+    for (int i = 0; i < 2; i++)
+        free_layer(&t.layer[i], &t.grad[i]);
+    mem_free(gain);
+    mem_free(dh);
+    mem_free(t.x);
+    mem_free(t.c);
+    mem_free(t.t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_linear), cmocka_unit_test(test_norm),
-        cmocka_unit_test(test_glu),    cmocka_unit_test(test_attention),
-        cmocka_unit_test(test_embed),  cmocka_unit_test(test_head),
+        cmocka_unit_test(test_linear),  cmocka_unit_test(test_norm),
+        cmocka_unit_test(test_glu),     cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_embed),   cmocka_unit_test(test_head),
         cmocka_unit_test(test_layer),
+
+        cmocka_unit_test(test_net_tap),
     };
 
     cmocka_set_message_output(CM_OUTPUT_STDOUT);
