@@ -188,6 +188,12 @@ void distill_json(cJSON *json, const struct distill_report *r)
         {"seconds", r->seconds},
         {"tokens_per_s", r->tokens_per_s},
         {"plan_bytes", (double)r->plan_bytes},
+        {"mapped_bytes", (double)r->mapped_bytes},
+        {"disk_bytes", (double)r->disk_bytes},
+        {"layers", (double)r->n_layers},
+        {"layers_in_memory", (double)r->resident_layers},
+        {"flops", r->flops},
+        {"memory_bytes_per_s", r->bytes_per_s},
     };
 
     for (size_t i = 0; i < countof(numbers); i++)

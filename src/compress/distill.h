@@ -121,7 +121,10 @@ struct distill_report {
     int64_t n_faults, n_back;              /* no numbers; returns to a checkpoint */
     double before, after;                  /* means over regions */
     double seconds, tokens_per_s, rate_share;
-    uint64_t plan_bytes;
+    uint64_t plan_bytes; /* of memory, beside mapped_bytes of both models */
+    uint64_t mapped_bytes, disk_bytes; /* disk: latents that do not fit; 0: all do */
+    int64_t n_layers, resident_layers; /* whose latents stay in memory */
+    double flops, bytes_per_s;         /* of a dry run's trial; 0: none */
     char blas_core[32];
     bool resumed, stopped_early;
 };

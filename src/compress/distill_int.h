@@ -40,7 +40,8 @@ struct distill {
     struct model *tm, *sm;
     struct netmodel t, s;
     struct net_work *tw, *sw;
-    enum net_keep keep; /* of the student's passes: what memory allows */
+    struct file_space *space; /* of latents that do not fit into memory; NULL: none */
+    enum net_keep keep;       /* of the student's passes: what memory allows */
     struct kernels kernels;
     struct env env;
     struct head_loss loss;
@@ -87,7 +88,15 @@ enum b2_status distill_load(struct distill *d, struct b2_err *err) NODISCARD;
 enum b2_status distill_write(struct distill *d, struct b2_err *err) NODISCARD;
 /* The trained numbers as they are now into d->best. */
 void distill_keep(struct distill *d);
-uint64_t distill_packed_bytes(const struct netmodel *s);
+/* Lets go of the best state's memory, if it lies in the space. */
+void distill_rest_best(const struct distill *d);
+
+/* distill_plan.c: before the student's net is made; fills the report's plan, opens the
+ * space. B2_ENOMEM: over --mem-limit. */
+enum b2_status distill_plan(struct distill *d, struct b2_err *err) NODISCARD;
+struct netmodel_how distill_how(struct distill *d); /* of the student */
+/* Of a dry run: tokens a second, from two short trials. */
+enum b2_status distill_estimate(struct distill *d, struct b2_err *err) NODISCARD;
 
 /* distill_eval.c */
 bool distill_stopped(const struct distill *d);

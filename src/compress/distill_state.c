@@ -85,6 +85,7 @@ static void body(struct walk *w, struct distill *d)
     }
     bytes(w, d->r->curve, (uint64_t)d->st.n_points * sizeof *d->r->curve);
     bytes(w, d->best, d->best_bytes);
+    distill_rest_best(d);
     distill_each(d, moved_param, w);
 }
 
