@@ -33,8 +33,8 @@ struct distill_words distill_words_make(void);
     {OPT_INT, 0, "ctx", "N", &(w)->p.ctx, 8, 65536, \
      "Tokens of a sequence that is learnt from. [512]"}, \
     {OPT_LIST, 0, "held", "FILE", &(w)->held, 0, 0, \
-     "Text that is scored and never learnt from, a region of its own. [every 16th " \
-     "sequence of each --calib]"}, \
+     "Text that is scored and never learnt from, a region of its own. [a " \
+     "sixteenth of each --calib, at most --held-tokens]"}, \
     {OPT_INT, 0, "held-tokens", "N", &(w)->p.held_tokens, 8, 1e9, \
      "Tokens of each --held. [8192]"}, \
     {OPT_INT, 0, "eval-every", "N", &(w)->p.eval_every, 1, 1e9, \

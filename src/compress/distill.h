@@ -65,8 +65,8 @@ struct distill_params {
     const struct calib_params *data; /* files, avoid; n_tokens and ctx are set here */
     struct answers_how self; /* n > 0: what the teacher says is learnt from too, a text
                               * like the others; path NULL: OUTPUT.answers.jsonl */
-    const char *const *held; /* files of regions; none: every 16th sequence of
-                                      * each training file */
+    const char *const *held; /* files of regions; none: a sixteenth of each training
+                              * file, at most held_tokens */
     int n_held;
     int64_t held_tokens;              /* of a region */
     int64_t steps, batch, micro, ctx; /* sequences of a step, at a time; tokens */
