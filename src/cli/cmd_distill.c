@@ -196,6 +196,7 @@ int cmd_distill(int argc, char **argv)
         DATA_OPTS(&c),
         DISTILL_STEP_OPTS(&c.words, 'n', 'b'),
         DISTILL_SELF_OPTS(&c.words),
+        DISTILL_TEACHER_OPTS(&c.words),
         DISTILL_RATE_OPTS(&c.words),
         DISTILL_LOSS_OPTS(&c.words),
         DISTILL_MODE_OPTS(&c.words),

@@ -38,6 +38,7 @@ struct distill_words distill_words_make(void)
                                         .ctx = 512,
                                         .held_tokens = 8192,
                                         .patience = 5,
+                                        .teacher_k = 128,
                                         .self = {.max_tokens = 256, .temperature = 0.7},
                                         .rates = {none, none, none},
                                         .loss = {none, none, none, none, -1, none},

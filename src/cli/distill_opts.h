@@ -52,6 +52,12 @@ struct distill_words distill_words_make(void);
      "Of the answers; 0: greedy. [0.7]"}, \
     {OPT_STR, 0, "self-file", "FILE", &(w)->p.self.path, 0, 0, \
      "Where they are kept and used again. [OUTPUT.answers.jsonl]"}
+#define DISTILL_TEACHER_OPTS(w) \
+    {OPT_STR, 0, "teacher-cache", "FILE", &(w)->p.teacher_cache, 0, 0, \
+     "Run the teacher once, keep its --teacher-k most likely tokens after each one there, " \
+     "and learn from that, now and in later runs. [the teacher runs along]"}, \
+    {OPT_INT, 0, "teacher-k", "K", &(w)->p.teacher_k, 1, 65536, \
+     "Tokens kept; the others count as one. [128]"}
 #define DISTILL_RATE_OPTS(w) \
     {OPT_STR, 0, "recipe", "ours|brief", &(w)->preset, 0, 0, \
      "brief: a change of rank 32 at rate 0.00002, hidden states at 0.5, scales held near " \

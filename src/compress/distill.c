@@ -63,9 +63,11 @@ static struct distill_parts gradients(struct distill *d)
     distill_sharpen(d, false);
     for (int64_t k = 0; k < p->batch; k += p->micro) {
         const int64_t n = min_i64(p->micro, p->batch - k);
-        for (int64_t i = 0; i < n; i++)
-            distill_sequence(d, d->st.step * p->batch + k + i, d->ids + i * p->ctx,
-                             d->first + i * p->ctx);
+        for (int64_t i = 0; i < n; i++) {
+            const int64_t seq = d->st.step * p->batch + k + i;
+            distill_sequence(d, seq, d->ids + i * p->ctx, d->first + i * p->ctx);
+            distill_teacher_trained(d, i, seq);
+        }
         distill_pass(d, &sums, n, d->token_weight, d->dh);
     }
     return distill_loss_of(d, &sums, distill_scale_loss(d));
@@ -327,6 +329,8 @@ static enum b2_status prepare(struct distill *d, struct b2_err *err)
     if (!rc)
         rc = distill_check_modes(d, err);
     if (!rc)
+        rc = distill_teacher_check(d->p, err);
+    if (!rc)
         rc = distill_data(d, err);
     if (!rc)
         rc = make_plan(d, err);
@@ -335,6 +339,8 @@ static enum b2_status prepare(struct distill *d, struct b2_err *err)
     rc = make_student(d, err);
     if (!rc)
         rc = make_buffers(d, err);
+    if (!rc)
+        rc = distill_teacher_open(d, err);
     if (!rc)
         rc = distill_make_recipe(d, err);
     return rc ? rc : distill_open_state(d, err);
@@ -402,6 +408,7 @@ static void free_all(struct distill *d)
         mem_free(d->best);
     file_space_close(d->space);
     mem_free(d->loss.scratch);
+    distill_teacher_close(d);
     distill_data_free(d);
     distill_close_state(d);
     str_free(&d->recipe);

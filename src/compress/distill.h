@@ -65,6 +65,9 @@ struct distill_params {
     const struct calib_params *data; /* files, avoid; n_tokens and ctx are set here */
     struct answers_how self; /* n > 0: what the teacher says is learnt from too, a text
                               * like the others; path NULL: OUTPUT.answers.jsonl */
+    const char *teacher_cache; /* the teacher's teacher_k most likely tokens are kept
+                                * there and used again; NULL: the teacher runs along */
+    int64_t teacher_k;
     const char *const *held; /* files of regions; none: a sixteenth of each training
                               * file, at most held_tokens */
     int n_held;

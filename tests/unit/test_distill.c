@@ -286,6 +286,63 @@ static void test_windows(void **state)
     assert_same_file(out, other);
 }
 
+/* The teacher's distributions from a file: with all tokens as if it ran along, with few a
+ * smaller divergence; the same bytes for any number of threads, after a stop, and when the
+ * file is used again; another's file is refused. */
+static void test_teacher_cache(void **state)
+{
+    static const int64_t ks[] = {1 << 16, 8};
+    struct distill_params p = plain(&data, &never);
+    struct distill_report r;
+    struct b2_err err = {0};
+    char cache[320];
+    double whole, first = 0;
+
+    (void)state;
+    run(&r, &p);
+    whole = r.before;
+    first = r.after;
+    distill_report_free(&r);
+    for (int i = 0; i < 2; i++) {
+        snprintf(cache, sizeof cache, "%s/cache%d", scratch.dir, i);
+        p = plain(&data, &never);
+        p.teacher_cache = cache;
+        p.teacher_k = ks[i];
+        p.output = out;
+        p.pool = pool_new(2);
+        run(&r, &p);
+        pool_free(p.pool);
+        p.pool = NULL;
+        const double near = fabs(r.before - whole) + fabs(r.after - first);
+        ROW_CHECK(i, i == 1 || near < 1e-4);
+        ROW_CHECK(i, r.before <= whole + 1e-5 && r.after < 0.9 * r.before);
+        distill_report_free(&r);
+        /* once more, cut short and gone on with */
+        size_t n;
+        char *bytes = bytes_of(cache, &n);
+        assert_int_equal(file_write_all(cache, bytes, n / 2, true, &err), B2_OK);
+        p.output = other;
+        run(&r, &p);
+        distill_report_free(&r);
+        assert_same_file(out, other);
+        run(&r, &p);
+        distill_report_free(&r);
+        assert_same_file(out, other);
+        bytes[n / 2] ^= 1;
+        assert_int_equal(file_write_all(cache, bytes, n, true, &err), B2_OK);
+        assert_true(distill_run(&r, &p, &err) == B2_EFORMAT);
+        distill_report_free(&r);
+        mem_free(bytes);
+    }
+    p.steps++;
+    assert_int_equal(distill_run(&r, &p, &err), B2_EARG);
+    assert_non_null(strstr(err.msg, "other sequences"));
+    distill_report_free(&r);
+    p.temperature = 2;
+    assert_int_equal(distill_run(&r, &p, &err), B2_EARG);
+    distill_report_free(&r);
+}
+
 static void refuse(const struct distill_params *p, enum b2_status want,
                    const char *word)
 {
@@ -374,10 +431,11 @@ static void make_files(void)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_falls),       cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_resume),      cmocka_unit_test(test_faults),
-        cmocka_unit_test(test_never_worse), cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_windows),     cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_falls),         cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_resume),        cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_never_worse),   cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_teacher_cache), cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_refused),
     };
     struct blas *blas;
     struct b2_err err = {0};
