@@ -27,7 +27,7 @@ MAY = {
     "api": [folder for folder in ALL if folder not in ("api", "cli")],
     "cli": ALL,
 }
-EXTRA = {"compress": ["eval/divergence.h", "eval/textset.h"]}
+EXTRA = {"compress": ["eval/divergence.h", "eval/teacher.h", "eval/textset.h"]}
 
 C_HEADERS = set("""assert.h complex.h ctype.h errno.h fenv.h float.h inttypes.h iso646.h
 limits.h locale.h math.h signal.h stdalign.h stdarg.h stdatomic.h stdbool.h stddef.h

@@ -277,6 +277,7 @@ int cmd_compress(int argc, char **argv)
          "run. Without this it is an error."},
         DISTILL_STEP_OPTS(&c.words, 0, 0),
         DISTILL_SELF_OPTS(&c.words),
+        DISTILL_TEACHER_OPTS(&c.words),
         DISTILL_RATE_OPTS(&c.words),
         {OPT_FLAG, 'n', "dry-run", NULL, &c.dry_run, 0, 0,
          "Choose and measure, write nothing."},

@@ -61,10 +61,24 @@ static void print_plan(const struct distill_cmd *c, const struct distill_report 
     str_printf(&s, "trained   %lld matrices, %lld weights\nmemory    ",
                (long long)r->n_latents, (long long)r->n_trained);
     str_put_bytes(&s, r->plan_bytes);
+    str_put(&s, " beside the mapped models (");
+    str_put_bytes(&s, r->mapped_bytes);
+    str_put(&s, ")\n");
+    if (r->disk_bytes > 0) {
+        str_put(&s, "disk      ");
+        str_put_bytes(&s, r->disk_bytes);
+        str_printf(&s,
+                   " for latents of %lld of %lld layers, one of them in memory at "
+                   "a time; reading and writing them is not in the time\n",
+                   (long long)(r->n_layers - r->resident_layers),
+                   (long long)r->n_layers);
+    }
     str_printf(&s,
-               " beside the mapped models\nspeed     %.0f tokens/s (one step tried)\n"
+               "machine   %.1f GFLOP/s in products, %.1f GB/s in updates (tried now)\n"
+               "speed     %.*f tokens/s, estimated\n"
                "time      %.0f s for %.0f tokens in %lld steps, evaluations not "
                "counted\n",
+               r->flops / 1e9, r->bytes_per_s / 1e9, r->tokens_per_s < 10 ? 2 : 0,
                r->tokens_per_s, tokens / r->tokens_per_s, tokens, (long long)p->steps);
     if (str_ok(&s))
         cli_write(s.data, s.len);
@@ -182,6 +196,7 @@ int cmd_distill(int argc, char **argv)
         DATA_OPTS(&c),
         DISTILL_STEP_OPTS(&c.words, 'n', 'b'),
         DISTILL_SELF_OPTS(&c.words),
+        DISTILL_TEACHER_OPTS(&c.words),
         DISTILL_RATE_OPTS(&c.words),
         DISTILL_LOSS_OPTS(&c.words),
         DISTILL_MODE_OPTS(&c.words),

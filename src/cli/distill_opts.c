@@ -38,6 +38,7 @@ struct distill_words distill_words_make(void)
                                         .ctx = 512,
                                         .held_tokens = 8192,
                                         .patience = 5,
+                                        .teacher_k = 128,
                                         .self = {.max_tokens = 256, .temperature = 0.7},
                                         .rates = {none, none, none},
                                         .loss = {none, none, none, none, -1, none},
@@ -188,6 +189,12 @@ void distill_json(cJSON *json, const struct distill_report *r)
         {"seconds", r->seconds},
         {"tokens_per_s", r->tokens_per_s},
         {"plan_bytes", (double)r->plan_bytes},
+        {"mapped_bytes", (double)r->mapped_bytes},
+        {"disk_bytes", (double)r->disk_bytes},
+        {"layers", (double)r->n_layers},
+        {"layers_in_memory", (double)r->resident_layers},
+        {"flops", r->flops},
+        {"memory_bytes_per_s", r->bytes_per_s},
     };
 
     for (size_t i = 0; i < countof(numbers); i++)

@@ -33,8 +33,8 @@ struct distill_words distill_words_make(void);
     {OPT_INT, 0, "ctx", "N", &(w)->p.ctx, 8, 65536, \
      "Tokens of a sequence that is learnt from. [512]"}, \
     {OPT_LIST, 0, "held", "FILE", &(w)->held, 0, 0, \
-     "Text that is scored and never learnt from, a region of its own. [every 16th " \
-     "sequence of each --calib]"}, \
+     "Text that is scored and never learnt from, a region of its own. [a " \
+     "sixteenth of each --calib, at most --held-tokens]"}, \
     {OPT_INT, 0, "held-tokens", "N", &(w)->p.held_tokens, 8, 1e9, \
      "Tokens of each --held. [8192]"}, \
     {OPT_INT, 0, "eval-every", "N", &(w)->p.eval_every, 1, 1e9, \
@@ -52,6 +52,12 @@ struct distill_words distill_words_make(void);
      "Of the answers; 0: greedy. [0.7]"}, \
     {OPT_STR, 0, "self-file", "FILE", &(w)->p.self.path, 0, 0, \
      "Where they are kept and used again. [OUTPUT.answers.jsonl]"}
+#define DISTILL_TEACHER_OPTS(w) \
+    {OPT_STR, 0, "teacher-cache", "FILE", &(w)->p.teacher_cache, 0, 0, \
+     "Run the teacher once, keep its --teacher-k most likely tokens after each one there, " \
+     "and learn from that, now and in later runs. [the teacher runs along]"}, \
+    {OPT_INT, 0, "teacher-k", "K", &(w)->p.teacher_k, 1, 65536, \
+     "Tokens kept; the others count as one. [128]"}
 #define DISTILL_RATE_OPTS(w) \
     {OPT_STR, 0, "recipe", "ours|brief", &(w)->preset, 0, 0, \
      "brief: a change of rank 32 at rate 0.00002, hidden states at 0.5, scales held near " \

@@ -3,8 +3,8 @@
  */
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/file_space.h"
 #include "base/mem.h"
-#include "base/memory.h"
 #include "compress/distill_int.h"
 #include "train/blas.h"
 
@@ -63,9 +63,11 @@ static struct distill_parts gradients(struct distill *d)
     distill_sharpen(d, false);
     for (int64_t k = 0; k < p->batch; k += p->micro) {
         const int64_t n = min_i64(p->micro, p->batch - k);
-        for (int64_t i = 0; i < n; i++)
-            distill_sequence(d, d->st.step * p->batch + k + i, d->ids + i * p->ctx,
-                             d->first + i * p->ctx);
+        for (int64_t i = 0; i < n; i++) {
+            const int64_t seq = d->st.step * p->batch + k + i;
+            distill_sequence(d, seq, d->ids + i * p->ctx, d->first + i * p->ctx);
+            distill_teacher_trained(d, i, seq);
+        }
         distill_pass(d, &sums, n, d->token_weight, d->dh);
     }
     return distill_loss_of(d, &sums, distill_scale_loss(d));
@@ -247,85 +249,41 @@ static enum b2_status open_models(struct distill *d, struct b2_err *err)
     return rc;
 }
 
-static struct netmodel_how how_of(struct distill *d)
+static void describe_loss(struct distill *d)
 {
-    return (struct netmodel_how){.teacher = d->tm,
-                                 .seed = d->p->seed,
-                                 .ctx = d->p->ctx,
-                                 .pool = d->p->pool,
-                                 .env = &d->env,
-                                 .kind = distill_kind,
-                                 .ctx_of_kind = (void *)(uintptr_t)d->p};
-}
-
-/* Bytes beside the mapped files: numbers that are trained, buffers of both passes. */
-static uint64_t plan_bytes(struct distill *d)
-{
-    const struct distill_params *p = d->p;
-    const struct layer_batch max = {p->micro, p->ctx, NULL, NULL};
-    const int threads = p->pool ? pool_threads(p->pool) : 1;
-    const int64_t tokens = p->micro * p->ctx;
-
-    struct netmodel_how how = how_of(d);
-    const uint64_t of_student = netmodel_bytes(d->sm, &how);
-    how.teacher = NULL;
-
-    return of_student + netmodel_bytes(d->tm, &how) +
-           net_work_bytes(&d->t.net, &d->t.layer, &max, threads, NET_FORWARD) +
-           net_work_bytes(&d->s.net, &d->s.layer, &max, threads, d->keep) +
-           (uint64_t)head_scratch(&d->loss, threads) * sizeof(real) +
-           (uint64_t)(tokens * d->s.net.d) * sizeof(real) *
-               (uint64_t)(1 + distill_n_taps(&p->loss, d->s.net.n_layers)) +
-           d->best_bytes;
-}
-
-static enum b2_status check_plan(struct distill *d, struct b2_err *err)
-{
-    /* What a forward pass makes is kept when it fits: in the limit, or in half of what is
-     * free. The result is the same. */
-    const uint64_t room =
-        d->p->mem_limit ? d->p->mem_limit : memory_available(NULL, 0) / 2;
-    d->keep = NET_ALL;
-    d->r->plan_bytes = plan_bytes(d);
-    if (d->r->plan_bytes > room) {
-        d->keep = NET_INPUTS;
-        d->r->plan_bytes = plan_bytes(d);
-    }
-    if (d->p->mem_limit == 0 || d->r->plan_bytes <= d->p->mem_limit)
-        return B2_OK;
-    return err_set(
-        err, B2_ENOMEM,
-        "distillation needs %llu bytes, %llu more than --mem-limit: a smaller "
-        "--micro or --ctx needs less",
-        (unsigned long long)d->r->plan_bytes,
-        (unsigned long long)(d->r->plan_bytes - d->p->mem_limit));
-}
-
-static enum b2_status make_nets(struct distill *d, struct b2_err *err)
-{
-    struct netmodel_how how = how_of(d);
-
-    kernels_init(&d->kernels, d->p->cpu);
-    d->env = (struct env){d->p->pool, d->blas, &d->kernels};
-    how.teacher = NULL;
-    enum b2_status rc = netmodel_new(&d->t, d->tm, &how, err);
-    how.teacher = d->tm;
-    if (!rc)
-        rc = netmodel_new(&d->s, d->sm, &how, err);
-    if (rc)
-        return rc;
-    const int threads = d->p->pool ? pool_threads(d->p->pool) : 1;
-    d->loss = (struct head_loss){.student = netmodel_head(&d->s),
-                                 .teacher = netmodel_head(&d->t),
+    d->loss = (struct head_loss){.teacher = netmodel_head(&d->t),
                                  .shared = netmodel_same_head(d->tm, d->sm),
                                  .kl = (real)d->p->loss.kl,
                                  .ce = (real)d->p->loss.ce,
                                  .temperature = (real)d->p->temperature,
-                                 .threads = threads};
-    d->best_bytes = distill_packed_bytes(&d->s);
-    d->r->n_latents = d->s.n_latents;
-    d->r->n_trained = d->s.n_trained;
-    return B2_OK;
+                                 .threads = d->p->pool ? pool_threads(d->p->pool) : 1};
+    d->loss.student = d->loss.teacher; /* for its sizes; its net comes after the plan */
+}
+
+/* The teacher's net, whose shapes are the student's too, and the plan. */
+static enum b2_status make_plan(struct distill *d, struct b2_err *err)
+{
+    struct netmodel_how how = distill_how(d);
+    enum b2_status rc = netmodel_check_pair(d->sm, d->tm, err);
+
+    kernels_init(&d->kernels, d->p->cpu);
+    d->env = (struct env){d->p->pool, d->blas, &d->kernels};
+    how.teacher = NULL;
+    if (!rc)
+        rc = netmodel_new(&d->t, d->tm, &how, err);
+    if (rc)
+        return rc;
+    describe_loss(d);
+    return distill_plan(d, err);
+}
+
+static enum b2_status make_student(struct distill *d, struct b2_err *err)
+{
+    const struct netmodel_how how = distill_how(d);
+    enum b2_status rc = netmodel_new(&d->s, d->sm, &how, err);
+
+    d->loss.student = netmodel_head(&d->s);
+    return rc;
 }
 
 static enum b2_status make_buffers(struct distill *d, struct b2_err *err)
@@ -345,7 +303,8 @@ static enum b2_status make_buffers(struct distill *d, struct b2_err *err)
     d->dh = mem_aligned(64, (size_t)(tokens * d->s.net.d), sizeof *d->dh);
     d->ids = mem_calloc((size_t)(4 * tokens), sizeof *d->ids);
     d->parts = mem_calloc((size_t)adam_parts(longest) + 1, sizeof *d->parts);
-    d->best = mem_calloc((size_t)d->best_bytes, 1);
+    d->best = d->space ? file_space_take(d->space, d->best_bytes)
+                       : mem_calloc((size_t)d->best_bytes, 1);
     d->loss.scratch = mem_aligned(64, (size_t)head_scratch(&d->loss, threads),
                                   sizeof *d->loss.scratch);
     if (!d->tw || !d->sw || !d->dh || !d->ids || !d->parts || !d->best ||
@@ -370,13 +329,18 @@ static enum b2_status prepare(struct distill *d, struct b2_err *err)
     if (!rc)
         rc = distill_check_modes(d, err);
     if (!rc)
+        rc = distill_teacher_check(d->p, err);
+    if (!rc)
         rc = distill_data(d, err);
     if (!rc)
-        rc = make_nets(d, err);
-    if (!rc)
-        rc = check_plan(d, err);
+        rc = make_plan(d, err);
+    if (rc || d->p->dry_run)
+        return rc;
+    rc = make_student(d, err);
     if (!rc)
         rc = make_buffers(d, err);
+    if (!rc)
+        rc = distill_teacher_open(d, err);
     if (!rc)
         rc = distill_make_recipe(d, err);
     return rc ? rc : distill_open_state(d, err);
@@ -407,16 +371,6 @@ static enum b2_status start_or_go_on(struct distill *d, struct b2_err *err)
     memcpy(d->st.core, d->r->blas_core, sizeof d->st.core);
     stage(d, "score", 1);
     return distill_take_stock(d, err);
-}
-
-/* One step's passes, timed and thrown away. */
-static void try_step(struct distill *d)
-{
-    const double start_s = clock_s();
-
-    gradients(d);
-    d->r->tokens_per_s =
-        (double)(d->p->batch * d->p->ctx) / (clock_s() - start_s + 1e-9);
 }
 
 static void fill_report(struct distill *d)
@@ -450,8 +404,11 @@ static void free_all(struct distill *d)
     mem_free(d->ids);
     mem_free(d->seen);
     mem_free(d->parts);
-    mem_free(d->best);
+    if (!d->space)
+        mem_free(d->best);
+    file_space_close(d->space);
     mem_free(d->loss.scratch);
+    distill_teacher_close(d);
     distill_data_free(d);
     distill_close_state(d);
     str_free(&d->recipe);
@@ -469,7 +426,7 @@ enum b2_status distill_run(struct distill_report *report,
     *report = (struct distill_report){0};
     enum b2_status rc = prepare(&d, err);
     if (!rc && p->dry_run)
-        try_step(&d);
+        rc = distill_estimate(&d, err);
     if (!rc && !p->dry_run) {
         rc = start_or_go_on(&d, err);
         if (!rc)

@@ -65,8 +65,11 @@ struct distill_params {
     const struct calib_params *data; /* files, avoid; n_tokens and ctx are set here */
     struct answers_how self; /* n > 0: what the teacher says is learnt from too, a text
                               * like the others; path NULL: OUTPUT.answers.jsonl */
-    const char *const *held; /* files of regions; none: every 16th sequence of
-                                      * each training file */
+    const char *teacher_cache; /* the teacher's teacher_k most likely tokens are kept
+                                * there and used again; NULL: the teacher runs along */
+    int64_t teacher_k;
+    const char *const *held; /* files of regions; none: a sixteenth of each training
+                              * file, at most held_tokens */
     int n_held;
     int64_t held_tokens;              /* of a region */
     int64_t steps, batch, micro, ctx; /* sequences of a step, at a time; tokens */
@@ -121,7 +124,10 @@ struct distill_report {
     int64_t n_faults, n_back;              /* no numbers; returns to a checkpoint */
     double before, after;                  /* means over regions */
     double seconds, tokens_per_s, rate_share;
-    uint64_t plan_bytes;
+    uint64_t plan_bytes; /* of memory, beside mapped_bytes of both models */
+    uint64_t mapped_bytes, disk_bytes; /* disk: latents that do not fit; 0: all do */
+    int64_t n_layers, resident_layers; /* whose latents stay in memory */
+    double flops, bytes_per_s;         /* of a dry run's trial; 0: none */
     char blas_core[32];
     bool resumed, stopped_early;
 };

@@ -301,7 +301,11 @@ void distill_data_free(struct distill *d)
 
 void distill_sequence(const struct distill *d, int64_t k, int32_t *ids, int32_t *first)
 {
-    const struct distill_block *b = &d->order[k % d->n_order];
+    distill_block_of(d, &d->order[k % d->n_order], ids, first);
+}
 
+void distill_block_of(const struct distill *d, const struct distill_block *b,
+                      int32_t *ids, int32_t *first)
+{
     take_block(d, &d->streams[b->source], b->block, ids, first);
 }

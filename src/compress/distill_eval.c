@@ -21,14 +21,24 @@ void distill_pass(struct distill *d, struct head_sums *sums, int64_t n_seqs,
 
     for (int64_t i = 0; i < n; i++) /* each document starts at place 0 */
         d->pos[i] = (int32_t)(i % d->p->ctx) - d->first[i];
-    netmodel_embed(&d->t, net_input(d->tw), d->ids, n);
-    const real *ht = net_forward(&d->env, d->tw, &d->t.net, &b);
+    const real *ht = NULL;
+    if (!d->cache) {
+        netmodel_embed(&d->t, net_input(d->tw), d->ids, n);
+        ht = net_forward(&d->env, d->tw, &d->t.net, &b);
+    }
     netmodel_embed(&d->s, net_input(d->sw), d->ids, n);
     const real *hs = net_forward(&d->env, d->sw, &d->s.net, &b);
     if (d->target)
         distill_targets(d, n_seqs);
-    const struct head_io io = {hs, ht, dh ? d->target : NULL, NULL, weight, dh, NULL};
+    const struct head_io io = {.hs = hs,
+                               .ht = ht,
+                               .target = dh ? d->target : NULL,
+                               .weight = weight,
+                               .dhs = dh,
+                               .row = ht ? NULL : distill_teacher_row,
+                               .row_ctx = d};
     head_run(&d->env, sums, &d->loss, &io, n);
+    distill_teacher_rest(d, n_seqs);
     if (dh) {
         const int64_t last = d->s.norms.n - d->s.net.d;
         net_backward(&d->env, d->sw, &d->s.net, &b, dh,
@@ -54,6 +64,7 @@ static enum b2_status evaluate(struct distill *d, double *kl, struct b2_err *err
                 const int32_t *held = d->held + 2 * (at + k + q) * ctx;
                 memcpy(d->ids + q * ctx, held, bytes);
                 memcpy(d->first + q * ctx, held + ctx, bytes);
+                distill_teacher_held(d, q, at + k + q);
             }
             distill_pass(d, &sums, n, 0, NULL);
         }

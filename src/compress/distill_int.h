@@ -40,7 +40,9 @@ struct distill {
     struct model *tm, *sm;
     struct netmodel t, s;
     struct net_work *tw, *sw;
-    enum net_keep keep; /* of the student's passes: what memory allows */
+    struct distill_cache *cache; /* distill_teacher.c; NULL: the teacher itself */
+    struct file_space *space; /* of latents that do not fit into memory; NULL: none */
+    enum net_keep keep;       /* of the student's passes: what memory allows */
     struct kernels kernels;
     struct env env;
     struct head_loss loss;
@@ -87,7 +89,15 @@ enum b2_status distill_load(struct distill *d, struct b2_err *err) NODISCARD;
 enum b2_status distill_write(struct distill *d, struct b2_err *err) NODISCARD;
 /* The trained numbers as they are now into d->best. */
 void distill_keep(struct distill *d);
-uint64_t distill_packed_bytes(const struct netmodel *s);
+/* Lets go of the best state's memory, if it lies in the space. */
+void distill_rest_best(const struct distill *d);
+
+/* distill_plan.c: before the student's net is made; fills the report's plan, opens the
+ * space. B2_ENOMEM: over --mem-limit. */
+enum b2_status distill_plan(struct distill *d, struct b2_err *err) NODISCARD;
+struct netmodel_how distill_how(struct distill *d); /* of the student */
+/* Of a dry run: tokens a second, from two short trials. */
+enum b2_status distill_estimate(struct distill *d, struct b2_err *err) NODISCARD;
 
 /* distill_eval.c */
 bool distill_stopped(const struct distill *d);
@@ -120,10 +130,26 @@ struct distill_parts distill_loss_of(const struct distill *d,
                                      const struct head_sums *sums, double scale);
 void distill_loss_json(const struct distill_loss *l, struct str *out);
 
+/* distill_teacher.c: the teacher's distributions from a file, where there is one. */
+enum b2_status distill_teacher_check(const struct distill_params *p,
+                                     struct b2_err *err) NODISCARD;
+/* Makes what is missing of it; behind buffers and data. */
+enum b2_status distill_teacher_open(struct distill *d, struct b2_err *err) NODISCARD;
+void distill_teacher_close(struct distill *d);
+/* Says whose rows sequence seq of the pass to come has: scored sequence i, the k-th that
+ * is trained on. */
+void distill_teacher_held(struct distill *d, int64_t seq, int64_t i);
+void distill_teacher_trained(struct distill *d, int64_t seq, int64_t k);
+void distill_teacher_row(void *ctx, int64_t token, real *yt,
+                         const real *ys);                           /* head_io */
+void distill_teacher_rest(const struct distill *d, int64_t n_seqs); /* of its memory */
+
 /* distill_data.c: sequences for training and of regions. */
 enum b2_status distill_data(struct distill *d, struct b2_err *err) NODISCARD;
 void distill_data_free(struct distill *d);
 /* Sequence k of the training: its tokens [ctx], and see attn.h for first [ctx]. */
 void distill_sequence(const struct distill *d, int64_t k, int32_t *ids, int32_t *first);
+void distill_block_of(const struct distill *d, const struct distill_block *b,
+                      int32_t *ids, int32_t *first);
 
 #endif

@@ -110,6 +110,7 @@ double distill_scale_loss(struct distill *d)
             l->gls[g] += (float)(2 * weight / (double)n) * l->ls[g];
         }
         sum += n > 0 ? squares / (double)n : 0;
+        netmodel_rest(&d->s, i);
     }
     return sum;
 }

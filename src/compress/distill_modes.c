@@ -208,6 +208,8 @@ void distill_each(struct distill *d, distill_param_fn *fn, void *ctx)
                 part[k].p.rate = 0;
             fn(d, &part[k].p, ctx);
         }
+        if (n > 0)
+            netmodel_rest(&d->s, i);
     }
     if (d->s.norms.n > 0)
         netmodel_each_norm(&d->s, each_norm, &e);

@@ -1,22 +1,13 @@
 /*
  * distill_out.c - the trained numbers as bytes, and the student's file with them.
  */
+#include "base/file_space.h"
 #include "base/mem.h"
 #include "compress/distill_int.h"
 #include "compress/recipe.h"
 #include "format/gguf.h"
 
 #include <string.h>
-
-uint64_t distill_packed_bytes(const struct netmodel *s)
-{
-    uint64_t n = (uint64_t)s->norms.n * sizeof(float);
-
-    for (int64_t i = 0; i < s->net.n_layers * N_LINEARS; i++)
-        if (s->latent[i].all)
-            n += latent_packed_bytes(&s->latent[i]);
-    return n;
-}
 
 /* Where matrix i lies in the best state; the norms lie behind all. */
 static uint8_t *packed_at(const struct distill *d, int64_t i)
@@ -29,14 +20,24 @@ static uint8_t *packed_at(const struct distill *d, int64_t i)
     return p;
 }
 
+/* Norms are few: they stay where they are. */
+void distill_rest_best(const struct distill *d)
+{
+    if (d->space)
+        file_space_drop(d->space, d->best, d->best_bytes);
+}
+
 void distill_keep(struct distill *d)
 {
     const int64_t n = d->s.net.n_layers * N_LINEARS;
 
     for (int64_t i = 0; i < n; i++)
-        if (d->s.latent[i].all)
+        if (d->s.latent[i].all) {
             latent_pack(&d->s.latent[i], &d->env, packed_at(d, i),
                         d->s.w[i % N_LINEARS]);
+            netmodel_rest(&d->s, i);
+        }
+    distill_rest_best(d);
     netmodel_moved(&d->s); /* its weights were scratch */
     if (d->s.norms.n > 0)
         memcpy(packed_at(d, n), d->s.norms.p, (size_t)d->s.norms.n * sizeof(float));

@@ -85,6 +85,7 @@ static void body(struct walk *w, struct distill *d)
     }
     bytes(w, d->r->curve, (uint64_t)d->st.n_points * sizeof *d->r->curve);
     bytes(w, d->best, d->best_bytes);
+    distill_rest_best(d);
     distill_each(d, moved_param, w);
 }
 
@@ -202,6 +203,8 @@ enum b2_status distill_make_recipe(struct distill *d, struct b2_err *err)
         p->schedule.kind == SCHEDULE_WSD ? "wsd" : "cosine",
         (long long)p->schedule.warmup, p->schedule.floor, p->clip,
         (unsigned long long)p->seed);
+    str_printf(&d->recipe, ",\"teacher_k\":%lld",
+               (long long)(p->teacher_cache ? p->teacher_k : 0)); /* 0: all */
     distill_loss_json(&p->loss, &d->recipe);
     distill_modes_json(&p->mode, &d->recipe);
     str_put(&d->recipe, ",\"held\":[");

@@ -71,12 +71,14 @@ static int64_t sum_parts(const struct part *c, int n)
     return sum;
 }
 
-static enum b2_status cut(struct latent *l, struct b2_err *err)
+static enum b2_status cut(struct latent *l, float *place, struct b2_err *err)
 {
     struct part c[MAX_PARTS];
     const int n = list_parts(c, l);
 
-    l->all = mem_calloc((size_t)sum_parts(c, n), sizeof *l->all);
+    l->placed = place != NULL;
+    l->n_bytes = (uint64_t)sum_parts(c, n) * sizeof(float);
+    l->all = place ? place : mem_calloc((size_t)sum_parts(c, n), sizeof *l->all);
     if (!l->all)
         return err_set(err, B2_ENOMEM, "out of memory for the latents of a matrix");
     float *p = l->all;
@@ -247,7 +249,7 @@ enum b2_status latent_new(struct latent *out, const struct weight *student,
     enum b2_status rc = is_free ? latent_free_check(out, student, how, err)
                                 : check_kind(out, student, err);
     if (!rc)
-        rc = cut(out, err);
+        rc = cut(out, how->place, err);
     if (rc)
         return rc;
     if (is_free)
@@ -267,7 +269,8 @@ enum b2_status latent_new(struct latent *out, const struct weight *student,
 
 void latent_free(struct latent *l)
 {
-    mem_free(l->all);
+    if (!l->placed)
+        mem_free(l->all);
     *l = (struct latent){0};
 }
 
@@ -514,6 +517,16 @@ static uint64_t row_bytes(const struct latent *l)
 uint64_t latent_packed_bytes(const struct latent *l)
 {
     return (uint64_t)l->rows * row_bytes(l);
+}
+
+uint64_t latent_packed_size(const struct weight *student, const struct latent_how *how)
+{
+    struct latent l;
+
+    set_sizes(&l, student, how);
+    if (how->kind == LATENT_FREE)
+        l.type = how->type;
+    return latent_packed_bytes(&l);
 }
 
 void latent_pack(const struct latent *l, const struct env *e, uint8_t *bytes,

@@ -51,6 +51,8 @@ struct latent {
     struct lora lora;                 /* rank 0: none */
     float *ma, *va, *mb, *vb;         /* moments of its factors */
     float *all;
+    uint64_t n_bytes; /* of all */
+    bool placed;      /* all lies where latent_how.place said */
 };
 
 struct latent_how {
@@ -59,6 +61,7 @@ struct latent_how {
     int64_t rank;         /* of LATENT_LORA */
     const float *teacher; /* [rows, cols]: weights in the plain basis; borrowed */
     uint64_t seed;
+    float *place; /* latent_bytes() of zeros, to last as long; NULL: memory is taken */
 };
 
 uint64_t latent_bytes(const struct weight *student, const struct latent_how *how);
@@ -82,6 +85,7 @@ void latent_collect(struct latent *l, const struct env *e, float *dw, float *del
 void latent_pack(const struct latent *l, const struct env *e, uint8_t *bytes,
                  float *delta);
 uint64_t latent_packed_bytes(const struct latent *l);
+uint64_t latent_packed_size(const struct weight *student, const struct latent_how *how);
 
 /* Codes in which two packed matrices differ; 0 for free weights. */
 int64_t latent_changed(const struct latent *l, const uint8_t *a, const uint8_t *b);

@@ -4,6 +4,7 @@
  */
 #include "compress/netmodel.h"
 
+#include "base/file_space.h"
 #include "base/mem.h"
 #include "base/pool.h"
 #include "compress/rotate.h"
@@ -168,6 +169,14 @@ struct latent *netmodel_latent(const struct netmodel *n, int64_t layer, int whic
     return l && l->all ? l : NULL;
 }
 
+void netmodel_rest(const struct netmodel *n, int64_t item)
+{
+    const struct latent *l = &n->latent[item];
+
+    if (n->space && l->placed)
+        file_space_drop(n->space, l->all, l->n_bytes);
+}
+
 /* Where a layer's norm lies among the trained ones. */
 static int64_t norm_at(const struct netmodel *n, int64_t layer, int which)
 {
@@ -207,10 +216,12 @@ static const struct layer *get_layer(void *ctx, int64_t i)
     n->layer.rope.sin = n->layer.rope.cos + half;
     for (int k = 0; k < N_LINEARS; k++) {
         const struct latent *l = netmodel_latent(n, i, k);
-        if (l && !(n->as_came && l->kind == LATENT_FREE))
+        if (l && !(n->as_came && l->kind == LATENT_FREE)) {
             latent_weights(l, n->env, n->w[k], n->sharp);
-        else
+            netmodel_rest(n, i * N_LINEARS + k);
+        } else {
             decode_weight(weight_of(n->m, i, k), n->w[k], n->pool);
+        }
         n->layer.lin[k].b = bias_of(n->m, i, k);
     }
     point_norms(n, i);
@@ -238,8 +249,10 @@ static void take_grad(void *ctx, int64_t i)
     n->current = -1;
     for (int k = 0; k < N_LINEARS; k++) {
         struct latent *l = netmodel_latent(n, i, k);
-        if (l)
-            latent_collect(l, n->env, n->dw[k], n->w[k], n->sharp);
+        if (!l)
+            continue;
+        latent_collect(l, n->env, n->dw[k], n->w[k], n->sharp);
+        netmodel_rest(n, i * N_LINEARS + k);
     }
 }
 
@@ -286,7 +299,7 @@ static int64_t layer_values(const struct model *m)
     return sum;
 }
 
-static int64_t norm_values(const struct model *m)
+int64_t netmodel_norm_values(const struct model *m)
 {
     int64_t sum = m->hp.d;
 
@@ -321,16 +334,29 @@ static bool kind_of(struct latent_how *out, const struct model *m,
 uint64_t netmodel_bytes(const struct model *m, const struct netmodel_how *how)
 {
     const bool trained = how->teacher != NULL;
-    struct latent_how kind;
-    uint64_t reals = (uint64_t)turn_reals(m, how->ctx) +
-                     (uint64_t)layer_values(m) * (trained ? 2 : 1);
-    uint64_t bytes = reals * sizeof(float);
+    const uint64_t reals = (uint64_t)turn_reals(m, how->ctx) +
+                           (uint64_t)layer_values(m) * (trained ? 2 : 1) +
+                           (trained ? 4 * (uint64_t)netmodel_norm_values(m) : 0);
 
-    for (int64_t i = 0; trained && i < m->hp.n_layers; i++)
-        for (int k = 0; k < N_LINEARS; k++)
-            if (kind_of(&kind, m, how, i, k))
-                bytes += latent_bytes(weight_of(m, i, k), &kind);
-    return bytes + (trained ? 4 * (uint64_t)norm_values(m) * sizeof(float) : 0);
+    return reals * sizeof(float);
+}
+
+struct netmodel_share netmodel_share(const struct model *m,
+                                     const struct netmodel_how *how, int64_t layer)
+{
+    struct netmodel_share out = {0};
+    struct latent_how kind;
+
+    for (int k = 0; k < N_LINEARS; k++) {
+        const struct weight *w = weight_of(m, layer, k);
+        if (!kind_of(&kind, m, how, layer, k))
+            continue;
+        out.latents += latent_bytes(w, &kind);
+        out.packed += latent_packed_size(w, &kind);
+        out.n_values += w->rows * w->cols;
+        out.n_latents++;
+    }
+    return out;
 }
 
 enum b2_status netmodel_check(const struct model *m, struct b2_err *err)
@@ -404,7 +430,7 @@ static enum b2_status make_norms(struct netmodel *n, struct b2_err *err)
 {
     struct copy_norms c = {n, true};
     const struct hparams *hp = &n->m->hp;
-    const int64_t len = norm_values(n->m);
+    const int64_t len = netmodel_norm_values(n->m);
     int64_t at = 0;
 
     netmodel_each_norm(n, see_norm, &c);
@@ -440,7 +466,13 @@ static enum b2_status make_latents(struct netmodel *n, const struct netmodel_how
                 continue;
             decode_weight(weight_of(how->teacher, i, k), n->w[k], n->pool);
             kind.teacher = n->w[k];
+            if (how->space && i >= how->resident) {
+                kind.place = file_space_take(how->space, latent_bytes(w, &kind));
+                if (!kind.place)
+                    return err_set(err, B2_ENOMEM, "the latents' space is too small");
+            }
             rc = latent_new(&n->latent[i * N_LINEARS + k], w, &kind, n->pool, err);
+            netmodel_rest(n, i * N_LINEARS + k);
             n->n_latents++;
             n->n_free += kind.kind == LATENT_FREE;
             n->n_trained += w->rows * w->cols;
@@ -454,9 +486,13 @@ static enum b2_status make_latents(struct netmodel *n, const struct netmodel_how
     return rc;
 }
 
-static enum b2_status check_teacher(const struct model *s, const struct model *t,
-                                    struct b2_err *err)
+enum b2_status netmodel_check_pair(const struct model *s, const struct model *t,
+                                   struct b2_err *err)
 {
+    enum b2_status rc = netmodel_check(s, err);
+
+    if (rc)
+        return rc;
     if (s->hp.n_layers != t->hp.n_layers || s->hp.vocab != t->hp.vocab ||
         s->hp.d != t->hp.d || s->hp.f != t->hp.f || s->hp.arch != t->hp.arch ||
         s->hp.n_heads != t->hp.n_heads || s->hp.n_kv_heads != t->hp.n_kv_heads ||
@@ -474,10 +510,14 @@ enum b2_status netmodel_new(struct netmodel *out, const struct model *m,
     const struct hparams *hp = &m->hp;
     enum b2_status rc = netmodel_check(m, err);
 
-    *out = (struct netmodel){
-        .m = m, .pool = how->pool, .env = how->env, .current = -1, .ctx = how->ctx};
+    *out = (struct netmodel){.m = m,
+                             .pool = how->pool,
+                             .env = how->env,
+                             .current = -1,
+                             .ctx = how->ctx,
+                             .space = how->space};
     if (!rc && how->teacher)
-        rc = check_teacher(m, how->teacher, err);
+        rc = netmodel_check_pair(m, how->teacher, err);
     if (rc)
         return rc;
     out->layer =

@@ -31,6 +31,7 @@ struct netmodel {
     struct param norms;           /* of all layers and the last one, in one piece */
     int64_t n_latents, n_trained; /* matrices, weights */
     int64_t n_free;               /* matrices that become plain weights */
+    struct file_space *space;     /* see struct netmodel_how */
 };
 
 struct netmodel_how {
@@ -43,13 +44,29 @@ struct netmodel_how {
      * NULL: all of every ternary one. */
     void (*kind)(void *ctx, const char *name, struct latent_how *out);
     void *ctx_of_kind;
+    /* Latents of the layers from `resident` on lie there, and in memory only while they
+     * are worked on. NULL: all lie in memory. */
+    struct file_space *space;
+    int64_t resident;
 };
 
-/* Bytes that netmodel_new() takes beside the model. */
+/* Bytes that netmodel_new() takes beside the model and latents. */
 uint64_t netmodel_bytes(const struct model *m, const struct netmodel_how *how);
+/* What training takes of a layer. */
+struct netmodel_share {
+    uint64_t latents, packed;    /* bytes; packed: as a file holds them */
+    int64_t n_latents, n_values; /* matrices, weights that are trained */
+};
+struct netmodel_share netmodel_share(const struct model *m,
+                                     const struct netmodel_how *how, int64_t layer);
+int64_t netmodel_norm_values(const struct model *m);
 
 /* B2_EUNSUP: an architecture without a backward pass, layers of different shapes. */
 enum b2_status netmodel_check(const struct model *m, struct b2_err *err) NODISCARD;
+/* Both, and whether they have the same shape. */
+enum b2_status netmodel_check_pair(const struct model *student,
+                                   const struct model *teacher,
+                                   struct b2_err *err) NODISCARD;
 
 /* *out must stay where it is. B2_EUNSUP: an architecture without a backward pass, nothing that can be trained, a
  * teacher of another shape. B2_EFORMAT, B2_ENOMEM. */
@@ -67,6 +84,10 @@ bool netmodel_same_head(const struct model *a, const struct model *b);
 
 /* To be called when trained numbers have changed. */
 void netmodel_moved(struct netmodel *n);
+
+/* Lets go of the memory of a matrix's latents, if they lie in the space. item: layer *
+ * N_LINEARS + which. */
+void netmodel_rest(const struct netmodel *n, int64_t item);
 
 /* A layer's matrix, or NULL when it is not trained. */
 struct latent *netmodel_latent(const struct netmodel *n, int64_t layer, int which);

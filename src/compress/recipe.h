@@ -43,8 +43,8 @@ enum recipe_effort { RECIPE_FAST, RECIPE_NORMAL, RECIPE_BEST };
 
 struct recipe {
     enum recipe_effort effort;
-    double mismatch;         /* from normal on: share of the correction for earlier errors */
-    int refine;              /* from normal on: passes over the codes */
+    double mismatch; /* from normal on: share of the correction for earlier errors */
+    int refine;      /* from normal on: passes over the codes */
     const char *calibration; /* from normal on: what it was, as JSON; borrowed */
     enum recipe_budget budget;
     uint64_t budget_bytes; /* of the whole file */

@@ -101,6 +101,11 @@ static void top_k(int32_t *top, int64_t k, const float *x, int64_t vocab)
     }
 }
 
+uint8_t *teacher_block_row(uint8_t *block, int64_t k, int64_t i)
+{
+    return block + BLOCK_HEAD + (size_t)i * teacher_row_bytes(k);
+}
+
 void teacher_put_row(uint8_t *out, const float *x, int64_t vocab,
                      const struct logprob *b, int32_t target, int64_t k,
                      int32_t *scratch)

@@ -34,6 +34,9 @@ double teacher_logp(const struct teacher_row *r, int64_t i);
 size_t teacher_row_bytes(int64_t k);
 size_t teacher_block_bytes(int64_t k, int64_t n_rows);
 
+/* Where row i of a block lies. */
+uint8_t *teacher_block_row(uint8_t *block, int64_t k, int64_t i);
+
 /* Writes the row that logits x [vocab], described by b and expo (logprob_row), make.
  * scratch [k] int32. k <= vocab. */
 void teacher_put_row(uint8_t *out, const float *x, int64_t vocab,

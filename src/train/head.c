@@ -63,16 +63,17 @@ static void logits(const struct env *e, const struct head *h, real *y, const rea
 static void all_logits(const struct env *e, struct job *j)
 {
     const struct head *s = &j->l->student, *t = &j->l->teacher;
-    const real *hs = j->io->hs + j->begin * s->d, *ht = j->io->ht + j->begin * t->d;
+    const real *hs = j->io->hs + j->begin * s->d, *ht = j->io->ht;
 
     for (int64_t v = 0; v < s->vocab; v += SLICE) {
         int64_t end = min_i64(v + SLICE, s->vocab);
         const struct mm_size at = {j->n, end - v, v};
         const real *w = rows_of(e, s, j->slice, v, end);
         logits(e, s, j->s, hs, w, at);
-        if (!j->l->shared)
+        if (ht && !j->l->shared)
             w = rows_of(e, t, j->slice, v, end);
-        logits(e, t, j->t, ht, w, at);
+        if (ht)
+            logits(e, t, j->t, ht + j->begin * t->d, w, at);
     }
 }
 
@@ -143,7 +144,10 @@ static void one_token(struct job *j, int64_t i, real *g, real *ps)
     real *ys = j->s + i * n, *yt = j->t + i * n;
 
     soft_cap(ys, n, cap);
-    soft_cap(yt, n, l->teacher.softcap);
+    if (j->io->ht)
+        soft_cap(yt, n, l->teacher.softcap);
+    if (j->io->row)
+        j->io->row(j->io->row_ctx, token, yt, ys);
     const real log_t = softmax(j->e, g, yt, n, by);
     real log_s = softmax(j->e, ps, ys, n, by);
     j->kl[i] = divergence(yt, ys, g, n, by, log_s - log_t);

@@ -31,13 +31,17 @@ struct head_loss {
 };
 
 struct head_io {
-    const real *hs, *ht;   /* [n, d] last hidden states, normed */
+    const real *hs, *ht;   /* [n, d] last hidden states, normed; ht NULL: see row */
     const int32_t *target; /* [n], the tokens that follow, below 0: none does; may be
                             * NULL when ce is 0 */
     const uint8_t *skip;   /* [n] 1: this token does not count; NULL: all do */
     real weight;           /* on the gradients (1 / tokens of a step) */
     real *dhs;             /* [n, d], written; NULL: only the sums */
     real *dw;              /* [vocab, d], added to; NULL: not wanted */
+    /* Sees a token's logits [vocab], behind their soft caps, before the losses; with ht
+     * NULL it makes the teacher's. Any thread. NULL: not wanted. */
+    void (*row)(void *ctx, int64_t token, real *yt, const real *ys);
+    void *row_ctx;
 };
 
 /* Sums over tokens, in order. */

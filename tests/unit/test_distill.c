@@ -243,15 +243,103 @@ static void test_limits(void **state)
     p.dry_run = true;
     run(&r, &p);
     assert_true(r.plan_bytes > 1 << 20 && r.tokens_per_s > 0 && !file_exists(other));
-    const uint64_t with_all = r.plan_bytes;
-    p.mem_limit = with_all - 1;
-    distill_report_free(&r);
-    run(&r, &p); /* makes more again than it keeps */
-    assert_true(r.plan_bytes < with_all);
-    p.mem_limit = r.plan_bytes - 1;
+    assert_true(r.flops > 0 && r.bytes_per_s > 0 && r.disk_bytes == 0);
+    assert_int_equal(r.resident_layers, r.n_layers);
+    p.mem_limit = 1;
     distill_report_free(&r);
     assert_int_equal(distill_run(&r, &p, &err), B2_ENOMEM);
-    assert_non_null(strstr(err.msg, ", 1 more than"));
+    assert_non_null(strstr(err.msg, "more than --mem-limit"));
+    distill_report_free(&r);
+}
+
+/* With latents on the disk the same bytes come, also after a stop. */
+static void test_windows(void **state)
+{
+    struct distill_params p = plain(&data, &never);
+    struct distill_report r;
+    struct b2_err err = {0};
+
+    (void)state;
+    p.micro = 1; /* the plan's smallest part is then that of latents */
+    run(&r, &p);
+    assert_int_equal(r.disk_bytes, 0);
+    distill_report_free(&r);
+    p.dry_run = true;
+    p.mem_limit = 1;
+    assert_int_equal(distill_run(&r, &p, &err), B2_ENOMEM);
+    const uint64_t least = r.plan_bytes;
+    distill_report_free(&r);
+    p.dry_run = false;
+    p.output = other;
+    for (int i = 0; i < 2; i++) {
+        struct stop stop = {0, i == 0 ? 9 : 0};
+        p.ctx_of_calls = &stop;
+        p.force = i == 0;
+        p.mem_limit = least;
+        const enum b2_status rc = distill_run(&r, &p, &err);
+        assert_int_equal(rc, i == 0 ? B2_ECANCEL : B2_OK);
+        assert_true(r.disk_bytes > 0 && r.plan_bytes <= least);
+        assert_int_equal(r.resident_layers, 0);
+        distill_report_free(&r);
+        drop(i == 0 ? other : "");
+    }
+    assert_same_file(out, other);
+}
+
+/* The teacher's distributions from a file: with all tokens as if it ran along, with few a
+ * smaller divergence; the same bytes for any number of threads, after a stop, and when the
+ * file is used again; another's file is refused. */
+static void test_teacher_cache(void **state)
+{
+    static const int64_t ks[] = {1 << 16, 8};
+    struct distill_params p = plain(&data, &never);
+    struct distill_report r;
+    struct b2_err err = {0};
+    char cache[320];
+    double whole, first = 0;
+
+    (void)state;
+    run(&r, &p);
+    whole = r.before;
+    first = r.after;
+    distill_report_free(&r);
+    for (int i = 0; i < 2; i++) {
+        snprintf(cache, sizeof cache, "%s/cache%d", scratch.dir, i);
+        p = plain(&data, &never);
+        p.teacher_cache = cache;
+        p.teacher_k = ks[i];
+        p.output = out;
+        p.pool = pool_new(2);
+        run(&r, &p);
+        pool_free(p.pool);
+        p.pool = NULL;
+        const double near = fabs(r.before - whole) + fabs(r.after - first);
+        ROW_CHECK(i, i == 1 || near < 1e-4);
+        ROW_CHECK(i, r.before <= whole + 1e-5 && r.after < 0.9 * r.before);
+        distill_report_free(&r);
+        /* once more, cut short and gone on with */
+        size_t n;
+        char *bytes = bytes_of(cache, &n);
+        assert_int_equal(file_write_all(cache, bytes, n / 2, true, &err), B2_OK);
+        p.output = other;
+        run(&r, &p);
+        distill_report_free(&r);
+        assert_same_file(out, other);
+        run(&r, &p);
+        distill_report_free(&r);
+        assert_same_file(out, other);
+        bytes[n / 2] ^= 1;
+        assert_int_equal(file_write_all(cache, bytes, n, true, &err), B2_OK);
+        assert_true(distill_run(&r, &p, &err) == B2_EFORMAT);
+        distill_report_free(&r);
+        mem_free(bytes);
+    }
+    p.steps++;
+    assert_int_equal(distill_run(&r, &p, &err), B2_EARG);
+    assert_non_null(strstr(err.msg, "other sequences"));
+    distill_report_free(&r);
+    p.temperature = 2;
+    assert_int_equal(distill_run(&r, &p, &err), B2_EARG);
     distill_report_free(&r);
 }
 
@@ -343,9 +431,10 @@ static void make_files(void)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_falls),       cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_resume),      cmocka_unit_test(test_faults),
-        cmocka_unit_test(test_never_worse), cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_falls),         cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_resume),        cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_never_worse),   cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_teacher_cache), cmocka_unit_test(test_windows),
         cmocka_unit_test(test_refused),
     };
     struct blas *blas;

@@ -209,8 +209,12 @@ static struct head_sums step(struct fixture *f, const struct env *e, int threads
         mem_calloc((size_t)head_scratch(&loss, threads), sizeof *loss.scratch);
     embed_forward(e, net_input(w), &in, f->ids, n);
     const real *h = net_forward(e, w, &f->net, &f->b);
-    const struct head_io io = {h,  values(f, "ht"), f->target, NULL, 1.0f / (float)n,
-                               dh, f->dembd};
+    const struct head_io io = {.hs = h,
+                               .ht = values(f, "ht"),
+                               .target = f->target,
+                               .weight = 1.0f / (float)n,
+                               .dhs = dh,
+                               .dw = f->dembd};
     for (int64_t i = 0; i < n * d; i++)
         if (fabsf(net_last(w)[i] - values(f, "hidden")[i]) >
             1e-4f * (1.0f + fabsf(values(f, "hidden")[i])))

@@ -281,7 +281,13 @@ static void run_head(double temperature, double softcap, bool shared, bool skip)
                            .temperature = temperature,
                            .threads = 2};
     t.l.scratch = zeros(head_scratch(&t.l, 2));
-    t.io = (struct head_io){t.hs, t.ht, target, skip ? skips : NULL, 0.01, dhs, dw};
+    t.io = (struct head_io){.hs = t.hs,
+                            .ht = t.ht,
+                            .target = target,
+                            .skip = skip ? skips : NULL,
+                            .weight = 0.01,
+                            .dhs = dhs,
+                            .dw = dw};
     struct head_sums s = {0};
     head_run(&env, &s, &t.l, &t.io, N);
     assert_int_equal(s.n, skip ? N - 2 : N);

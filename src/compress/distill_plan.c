@@ -1,0 +1,271 @@
+/*
+ * distill_plan.c - what a training takes: memory, room on the disk, time.
+ *
+ * Memory is planned from shapes alone, before anything is allocated. What does not fit
+ * goes in this order: first what could be kept of a forward pass is made again; then
+ * latents, moments and the best state lie on the disk (base/file_space.h), all layers
+ * behind as many as there is room for, and each comes into memory while it is worked on
+ * (METHODS.md §7.5). The computation is the same, and so are the bytes that it gives.
+ *
+ * Time is estimated from the products a step makes and from the passes over latents, at
+ * the speeds that one product and one update of AdamW have here and now.
+ */
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/file_space.h"
+#include "base/mem.h"
+#include "base/memory.h"
+#include "compress/distill_int.h"
+
+#include <string.h>
+
+/* What programs, libraries, tokens and small arrays take beside the plan's parts. */
+static const uint64_t program_bytes = 24u << 20;
+
+/* Bytes of memory that a step moves for each trained weight: codes are made of latents
+ * twice, gradients taken in, their norm, AdamW. */
+static const double bytes_per_weight = 60.0, bytes_adam = 28.0;
+/* Of everything that is neither a product nor a pass over latents. */
+static const double other_work = 1.15;
+
+/* ---- memory ---- */
+
+struct netmodel_how distill_how(struct distill *d)
+{
+    return (struct netmodel_how){.teacher = d->tm,
+                                 .seed = d->p->seed,
+                                 .ctx = d->p->ctx,
+                                 .pool = d->p->pool,
+                                 .env = &d->env,
+                                 .kind = distill_kind,
+                                 .ctx_of_kind = (void *)(uintptr_t)d->p,
+                                 .space = d->space,
+                                 .resident = d->r->resident_layers};
+}
+
+static int threads_of(const struct distill *d)
+{
+    return d->p->pool ? pool_threads(d->p->pool) : 1;
+}
+
+/* Buffers of both passes and one layer of each model: all but latents. */
+static uint64_t fixed_bytes(struct distill *d)
+{
+    const struct distill_params *p = d->p;
+    const struct layer_batch max = {p->micro, p->ctx, NULL, NULL};
+    const int64_t tokens = p->micro * p->ctx;
+    struct netmodel_how how = distill_how(d);
+    uint64_t bytes = program_bytes + netmodel_bytes(d->sm, &how);
+
+    how.teacher = NULL;
+    bytes += netmodel_bytes(d->tm, &how);
+    bytes += net_work_bytes(&d->t.net, &d->t.layer, &max, threads_of(d), NET_FORWARD);
+    bytes += net_work_bytes(&d->t.net, &d->t.layer, &max, threads_of(d), d->keep);
+    bytes += (uint64_t)head_scratch(&d->loss, threads_of(d)) * sizeof(real);
+    bytes += (uint64_t)(tokens * d->t.net.d) * sizeof(real) *
+             (uint64_t)(1 + distill_n_taps(&p->loss, d->t.net.n_layers));
+    return bytes;
+}
+
+/* How many layers' latents find room beside the rest; the others need it one by one. */
+static int64_t fit_layers(const uint64_t *latents, int64_t n, uint64_t room)
+{
+    uint64_t used = 0;
+    int64_t fits = -1;
+
+    for (int64_t r = 0; r < n && used <= room; r++) {
+        uint64_t largest = 0;
+        for (int64_t i = r; i < n; i++)
+            largest = latents[i] > largest ? latents[i] : largest;
+        if (used + largest <= room)
+            fits = r;
+        used += latents[r];
+    }
+    return used <= room ? n : fits;
+}
+
+static void use_disk(struct distill *d, const uint64_t *latents, uint64_t room)
+{
+    struct distill_report *r = d->r;
+    const uint64_t fixed = fixed_bytes(d);
+    const int64_t n = d->t.net.n_layers;
+    int64_t fits = room > fixed ? fit_layers(latents, n, room - fixed) : -1;
+    uint64_t largest = 0;
+
+    r->resident_layers = fits < 0 ? 0 : fits;
+    r->plan_bytes = fixed;
+    r->disk_bytes = file_space_piece(d->best_bytes);
+    for (int64_t i = 0; i < n; i++) {
+        if (i < r->resident_layers) {
+            r->plan_bytes += latents[i];
+        } else {
+            largest = latents[i] > largest ? latents[i] : largest;
+            /* each matrix begins a page */
+            r->disk_bytes += latents[i] + N_LINEARS * file_space_piece(1);
+        }
+    }
+    r->plan_bytes += largest;
+}
+
+/* Latents of each layer, and sums over all. */
+static enum b2_status add_shares(struct distill *d, uint64_t **latents, uint64_t *sum,
+                                 struct b2_err *err)
+{
+    const struct netmodel_how how = distill_how(d);
+    const int64_t n = d->t.net.n_layers;
+
+    *latents = mem_calloc((size_t)n, sizeof **latents);
+    if (!*latents)
+        return err_set(err, B2_ENOMEM, "out of memory");
+    d->best_bytes = (uint64_t)netmodel_norm_values(d->sm) * sizeof(float);
+    for (int64_t i = 0; i < n; i++) {
+        const struct netmodel_share s = netmodel_share(d->sm, &how, i);
+        (*latents)[i] = s.latents;
+        *sum += s.latents;
+        d->best_bytes += s.packed;
+        d->r->n_latents += s.n_latents;
+        d->r->n_trained += s.n_values;
+    }
+    if (d->r->n_latents > 0)
+        return B2_OK;
+    mem_free(*latents);
+    return err_set(
+        err, B2_EUNSUP,
+        "%s: no ternary matrix that could be trained; make one with `bonsai2 "
+        "compress`",
+        d->p->student);
+}
+
+/* --mem-limit is what may be taken. Without it, half of what is free for what only saves
+ * time, nine tenths before anything lies on the disk. */
+static void settle(struct distill *d, const uint64_t *latents, uint64_t sum)
+{
+    const uint64_t limit = d->p->mem_limit, free_now = memory_available(NULL, 0);
+    const uint64_t room = limit ? limit : free_now ? free_now / 10 * 9 : UINT64_MAX;
+    struct distill_report *r = d->r;
+
+    d->keep = NET_ALL;
+    r->resident_layers = d->t.net.n_layers;
+    r->plan_bytes = fixed_bytes(d) + sum + d->best_bytes;
+    if (r->plan_bytes > (limit ? limit : room / 9 * 5)) {
+        d->keep = NET_INPUTS;
+        r->plan_bytes = fixed_bytes(d) + sum + d->best_bytes;
+    }
+    if (r->plan_bytes > room)
+        use_disk(d, latents, room);
+}
+
+enum b2_status distill_plan(struct distill *d, struct b2_err *err)
+{
+    struct distill_report *r = d->r;
+    uint64_t *latents = NULL, sum = 0;
+    enum b2_status rc = add_shares(d, &latents, &sum, err);
+
+    if (rc)
+        return rc;
+    settle(d, latents, sum);
+    mem_free(latents);
+    r->n_layers = d->t.net.n_layers;
+    r->mapped_bytes = modelfile_bytes(d->tm->mf) + modelfile_bytes(d->sm->mf);
+    if (d->p->mem_limit > 0 && r->plan_bytes > d->p->mem_limit)
+        return err_set(err, B2_ENOMEM,
+                       "distillation needs %llu bytes even with all latents on the "
+                       "disk, %llu more "
+                       "than --mem-limit: a smaller --micro or --ctx needs less",
+                       (unsigned long long)r->plan_bytes,
+                       (unsigned long long)(r->plan_bytes - d->p->mem_limit));
+    if (r->disk_bytes == 0 || d->p->dry_run)
+        return B2_OK;
+    log_line(
+        d->p->log, LOG_INFO,
+        "latents of %lld of %lld layers stay in memory, those of the others lie on "
+        "the disk (%llu bytes)",
+        (long long)r->resident_layers, (long long)r->n_layers,
+        (unsigned long long)r->disk_bytes);
+    return file_space_open(&d->space, d->p->output, r->disk_bytes, err);
+}
+
+/* ---- time ---- */
+
+enum { PROBE_TOKENS = 512, PROBE_ROWS = 2048, PROBE_ADAM = 1 << 23 };
+
+static const double probe_s = 0.5; /* the best of so long counts: others may be busy */
+
+/* Floating-point operations a second of one of the model's own products. */
+static double probe_products(const struct distill *d, float *x)
+{
+    const int64_t cols = d->tm->hp.d;
+    const int64_t m = min_i64(PROBE_TOKENS, d->p->micro * d->p->ctx);
+    const int64_t n = min_i64(PROBE_ROWS, d->tm->hp.f);
+    float *w = x + m * cols, *y = w + n * cols;
+    const double until_s = clock_s() + probe_s;
+    double best_s = 0;
+
+    while (best_s == 0 || clock_s() < until_s) {
+        const double start_s = clock_s();
+        mm(&d->env, y, n, (struct mm_size){m, n, cols}, (struct mat){x, cols, false},
+           (struct mat){w, cols, true}, (struct mm_how){1, false});
+        const double took_s = clock_s() - start_s;
+        best_s = best_s == 0 || took_s < best_s ? took_s + 1e-9 : best_s;
+    }
+    return 2.0 * (double)(m * n * cols) / best_s;
+}
+
+/* Bytes a second of an update that is too long for caches. */
+static double probe_memory(const struct distill *d, float *x)
+{
+    const int64_t n = PROBE_ADAM;
+    const struct param p = {x, x + n, x + 2 * n, x + 3 * n, n, 1e-3f};
+    const struct adam a = {0.9f, 0.95f, 1e-8f, 0.0f, 1};
+    const double until_s = clock_s() + probe_s;
+    double best_s = 0;
+
+    while (best_s == 0 || clock_s() < until_s) {
+        const double start_s = clock_s();
+        adam_step(&d->env, &a, &p, 1, 1);
+        const double took_s = clock_s() - start_s;
+        best_s = best_s == 0 || took_s < best_s ? took_s + 1e-9 : best_s;
+    }
+    return bytes_adam * (double)n / best_s;
+}
+
+/* Products of a step, a token: teacher forward, student forward, gradients of inputs and
+ * of weights, and the forward pass again unless it is kept. */
+static double flops_per_token(const struct distill *d)
+{
+    const struct hparams *hp = &d->tm->hp;
+    const double again = d->keep == NET_ALL ? 0 : 2;
+    double linear = 0;
+
+    for (int k = 0; k < N_LINEARS; k++)
+        linear += (double)(d->t.layer.lin[k].rows * d->t.layer.lin[k].cols);
+    linear *= (double)hp->n_layers;
+    const double head = (double)(hp->vocab * hp->d);
+    const double attn = 2.0 * (double)(d->p->ctx * hp->n_heads * hp->head_dim) *
+                        (double)hp->n_layers; /* q k and p v, half of them masked */
+    return linear * (2 + 2 + 4 + again) + head * 6 + attn * (1 + 1 + 2.5 + again / 2);
+}
+
+enum b2_status distill_estimate(struct distill *d, struct b2_err *err)
+{
+    const struct hparams *hp = &d->tm->hp;
+    const int64_t m = min_i64(PROBE_TOKENS, d->p->micro * d->p->ctx);
+    const int64_t n = min_i64(PROBE_ROWS, hp->f);
+    const int64_t reals =
+        max_i64(m * hp->d + n * hp->d + m * n, 4 * (int64_t)PROBE_ADAM);
+    const double tokens = (double)(d->p->batch * d->p->ctx);
+    float *x = mem_aligned(64, (size_t)reals, sizeof *x);
+
+    if (!x)
+        return err_set(err, B2_ENOMEM, "out of memory for a trial of speed");
+    for (int64_t i = 0; i < reals; i++)
+        x[i] = (float)(i % 17) * 0.0625f;
+    d->r->flops = probe_products(d, x);
+    d->r->bytes_per_s = probe_memory(d, x);
+    mem_free(x);
+    const double products_s = tokens * flops_per_token(d) / d->r->flops;
+    const double latents_s =
+        (double)d->r->n_trained * bytes_per_weight / d->r->bytes_per_s;
+    d->r->tokens_per_s = tokens / (other_work * products_s + latents_s);
+    return B2_OK;
+}
