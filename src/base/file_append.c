@@ -81,6 +81,12 @@ enum b2_status file_append_write(struct file_append *f, const void *data, size_t
         ssize_t k = write(f->fd, p, n);
         if (k < 0 && errno == EINTR)
             continue;
+        if (k < 0 && (errno == ENOSPC || errno == EDQUOT))
+            return err_set(
+                err, B2_EIO,
+                "%s: the %s: what was written before stays; make room and run "
+                "again",
+                f->path, errno == ENOSPC ? "disk is full" : "disk quota is used up");
         if (k <= 0)
             return err_set(err, B2_EIO, "%s: cannot write: %s", f->path,
                            k < 0 ? strerror(errno) : "nothing was taken");

@@ -86,8 +86,8 @@ static enum b2_status run_candidate(struct kld *k, const char *path, struct b2_e
     }
     if (!rc)
         rc = kld_report_make(&r, &k->f, rows, (uint64_t)k->env.common.seed, err);
-    if (!rc && k->scores)
-        rc = kld_save_rows(k, rows, err);
+    if (!rc && k->scores && !k->lost) /* figures are told all the same */
+        k->lost = kld_save_rows(k, rows, &k->why_lost) != B2_OK;
     if (!rc) {
         cJSON_AddItemToArray(k->results, kld_json(k, &r));
         if (!k->env.common.json)
@@ -124,7 +124,7 @@ static enum b2_status save_teacher(struct kld *k, struct b2_err *err)
     cli_on_interrupt(eval_cancel_both, &cancel);
     rc = teacher_file_save(&p, &k->f, k->base.s, &pr, err);
     cli_on_interrupt(NULL, NULL);
-    if (rc && rc != B2_ECANCEL)
+    if (rc == B2_EFORMAT)
         err_wrap(err, "%s", k->baseline);
     eval_side_close(&k->base);
     k->teacher_path = k->save_path;
@@ -231,6 +231,8 @@ int cmd_eval_kld(int argc, char **argv)
                            &k.include, k.force);
     else
         code = CLI_DONE;
+    if (code == CLI_DONE && k.lost)
+        code = cli_report_error(&k.why_lost);
     cJSON_Delete(k.results);
     fidelity_free(&k.f);
     eval_texts_free(&k.texts);

@@ -220,7 +220,8 @@ static double value(const cJSON *j, const char *prefix, const char *key)
 static void print_row(const char *name, const char *who, const cJSON *j,
                       const char *prefix)
 {
-    printf("%-10.10s %-10s %7.1f %% %11.1f %% %11.3f %12.2f %13.0f\n", name, who,
+    eval_cell(name, 10);
+    printf(" %-10s %7.1f %% %11.1f %% %11.3f %12.2f %13.0f\n", who,
            100.0 * value(j, prefix, "loop_rate"),
            100.0 * value(j, prefix, "limit_rate"), value(j, prefix, "distinct4"),
            value(j, prefix, "compression"), value(j, prefix, "longest_cycle"));

@@ -92,7 +92,7 @@ static enum b2_status measure(struct ppl *p, struct b2_err *err)
     if (rc && rc != B2_ECANCEL)
         err_wrap(err, "%s", p->model);
     p->seconds = clock_s() - start_s;
-    return !rc && p->scores ? save_rows(p, err) : rc;
+    return rc;
 }
 
 static cJSON *result_json(const struct ppl *p)
@@ -192,6 +192,8 @@ int cmd_eval_ppl(int argc, char **argv)
             print(&p);
         code =
             eval_finish(&p.env.common, result_json(&p), p.report, &p.include, p.force);
+        if (p.scores && save_rows(&p, &err) && code == CLI_DONE)
+            code = cli_report_error(&err);
     }
     str_free(&p.kept);
     textset_free(&p.set);

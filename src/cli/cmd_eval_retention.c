@@ -8,7 +8,10 @@
 #include "eval/retention.h"
 
 #include <cjson/cJSON.h>
+#include <math.h>
 #include <string.h>
+
+enum { MIN_NAME = 16, MAX_NAME = 40, METRIC = 10 }; /* columns */
 
 struct ret {
     struct eval_tasks tasks; /* what is asked, how, and where answers are kept */
@@ -123,13 +126,26 @@ static cJSON *result_json(const struct ret *q, const struct retention *r,
     return j;
 }
 
-static void print_task(const struct retention_task *t)
+/* Of the column of names. */
+static int name_width(const struct retention *r)
+{
+    int64_t width = MIN_NAME;
+
+    for (int i = 0; i < r->n; i++)
+        width = max_i64(width, eval_width(r->task[i].name));
+    return (int)min_i64(width, MAX_NAME);
+}
+
+static void print_task(const struct retention_task *t, int width)
 {
     char p[16];
 
     snprintf(p, sizeof p, t->mcnemar_p < 0.001 ? "< 0.001" : "%.3f", t->mcnemar_p);
-    printf("%-16.16s %-10.10s %6lld %8.1f %9.1f ", t->name, t->metric, (long long)t->n,
-           100.0 * t->baseline, 100.0 * t->candidate);
+    eval_cell(t->name, width);
+    putchar(' ');
+    eval_cell(t->metric, METRIC);
+    printf(" %6lld %8.1f %9.1f ", (long long)t->n, 100.0 * t->baseline,
+           100.0 * t->candidate);
     if (t->at_chance)
         printf("%9s  %s", "-", "the baseline is no better than a guess: left out\n");
     else
@@ -153,6 +169,11 @@ static void print_notes(const struct retention *r)
             printf("\nWARNING: %s: the two models were not asked the same prompts "
                    "(other settings, or another chat template)\n",
                    t->name);
+        if (t->n_up + t->n_down == 0 && !t->at_chance && t->n < RETENTION_MIN_NEEDED)
+            printf(
+                "\nnote: %s: no answer changed, but of so few items %.1f %% may change "
+                "unseen (95 %%)\n",
+                t->name, 100.0 * (1.0 - pow(0.05, 1.0 / (double)t->n)));
         if (t->n_unpaired > 0)
             printf("\nnote: %s: %lld items were answered by one model only and are "
                    "left out\n",
@@ -163,13 +184,16 @@ static void print_notes(const struct retention *r)
 static void print(const struct ret *q, const struct retention *r,
                   const struct eval_scores *cand)
 {
+    int width = name_width(r);
+
     printf("model      %s (%.12s)\nbaseline   %s (%.12s)\n\n", cand->set[0].model,
            cand->set[0].fingerprint, q->base.set[0].model, q->base.set[0].fingerprint);
-    printf("%-16s %-10s %6s %8s %9s %9s %14s %11s %9s %8s %9s\n", "task", "metric",
-           "items", "baseline", "candidate", "retained", "95 % interval", "over chance",
+    eval_cell("task", width);
+    printf(" %-10s %6s %8s %9s %9s %14s %11s %9s %8s %9s\n", "metric", "items",
+           "baseline", "candidate", "retained", "95 % interval", "over chance",
            "up/down", "McNemar", "for +-1");
     for (int i = 0; i < r->n; i++)
-        print_task(&r->task[i]);
+        print_task(&r->task[i], width);
     puts("");
     if (r->n_counted > 0)
         printf("worst      %s: %.1f %% (%.1f to %.1f)\n"

@@ -338,11 +338,10 @@ static cJSON *result_json(const struct evaluation *e)
 
 static int name_width(const struct evaluation *e)
 {
-    size_t n = strlen("task");
+    int64_t n = eval_width("task");
 
     for (int i = 0; i < e->n; i++)
-        if (strlen(e->entry[i].set.task) > n)
-            n = strlen(e->entry[i].set.task);
+        n = max_i64(n, eval_width(e->entry[i].set.task));
     return (int)n;
 }
 
@@ -353,9 +352,10 @@ static void print_entry(const struct entry *x, int width)
 
     if (s->chance > 0.0)
         (void)snprintf(chance, sizeof chance, "%.1f %%", 100.0 * s->chance);
-    printf("%-*s  %6lld  %-18s  %5.1f %%  %5.1f to %5.1f  %7s  %6.0f s\n", width,
-           s->task, (long long)s->n, s->metric, 100.0 * x->sum.mean, 100.0 * x->sum.low,
-           100.0 * x->sum.high, chance, x->seconds);
+    eval_cell(s->task, width);
+    printf("  %6lld  %-18s  %5.1f %%  %5.1f to %5.1f  %7s  %6.0f s\n", (long long)s->n,
+           s->metric, 100.0 * x->sum.mean, 100.0 * x->sum.low, 100.0 * x->sum.high,
+           chance, x->seconds);
     for (int k = 1; k < s->n_metrics; k++)
         printf("%-*s  %6s  %-18s  %5.1f %%\n", width, "", "", s->metrics[k],
                100.0 * item_set_mean(s, k));

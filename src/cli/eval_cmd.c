@@ -8,6 +8,7 @@
 #include "cli/cache_opts.h"
 #include "eval/page.h"
 #include "format/json.h"
+#include "text/utf8.h"
 
 #include <cjson/cJSON.h>
 #include <string.h>
@@ -83,6 +84,32 @@ const char *eval_name(const char *path)
     const char *slash = strrchr(path, '/');
 
     return slash && slash[1] ? slash + 1 : path;
+}
+
+int eval_width(const char *text)
+{
+    int all = 0, width;
+
+    for (size_t n = strlen(text), k; n > 0; n -= k, text += k) {
+        k = utf8_cluster(text, n, &width);
+        all += width;
+    }
+    return all;
+}
+
+void eval_cell(const char *text, int width)
+{
+    bool cut = eval_width(text) > width;
+    int left = width - cut, w = 0;
+
+    for (size_t n = strlen(text), k; n > 0; n -= k, text += k) {
+        k = utf8_cluster(text, n, &w);
+        if (w > left)
+            break;
+        left -= w;
+        fwrite(text, 1, k, stdout);
+    }
+    printf("%s%*s", cut ? "…" : "", left, "");
 }
 
 static enum b2_status two_names(const char *a, const char *b, struct b2_err *err)

@@ -57,6 +57,10 @@ void eval_side_close(struct eval_side *s);
 
 /* "model.gguf" of "dir/model.gguf": how tables and pages name a candidate. */
 const char *eval_name(const char *path);
+/* Columns that text takes in a terminal. */
+int eval_width(const char *text);
+/* Prints text in exactly width columns: filled up, or cut between characters with "…". */
+void eval_cell(const char *text, int width);
 /* Kept scores are filed by that name: B2_EARG when two of the models share it. baseline:
  * NULL, or a model that is asked too. The same file twice is the same scores. */
 enum b2_status eval_names_differ(const char *baseline, const struct opt_list *models,

@@ -215,9 +215,10 @@ static void print_conditions(const struct kld *k)
 
 static void print_region(const char *name, const struct fidelity_figures *r)
 {
-    printf("%-16.16s %7lld %8.4f  %7.4f - %7.4f %8.4f %8.4f %8.4f %7.2f %% %+8.4f "
+    eval_cell(name, 16);
+    printf(" %7lld %8.4f  %7.4f - %7.4f %8.4f %8.4f %8.4f %7.2f %% %+8.4f "
            "%7.4f %9.4f\n",
-           name, (long long)r->n_tokens, r->mean_kld, r->kld_ci.low, r->kld_ci.high,
+           (long long)r->n_tokens, r->mean_kld, r->kld_ci.low, r->kld_ci.high,
            r->median_kld, r->p90_kld, r->p99_kld, 100.0 * r->same_top1, r->dp_mean,
            r->dp_rms, r->ppl_ratio);
 }

@@ -21,6 +21,8 @@ struct kld {
     struct fidelity f;
     int64_t cut_vocab; /* of the model whose tokenizer cut the texts */
     struct cJSON *results;
+    bool lost; /* rows of --scores could not be written */
+    struct b2_err why_lost;
     double seconds;
 };
 
