@@ -69,11 +69,17 @@ static const char style[] =
     "padding:.2rem .3rem}th:first-child,td:first-child{min-width:5.5rem}"
     ".heat td,.heat th{font-size:.65em}}";
 
+/* No figure of a result is larger than 10^18: such a number is none. */
+static double number_of(const cJSON *v)
+{
+    bool ok = v && cJSON_IsNumber(v) && fabs(v->valuedouble) <= 1e18;
+
+    return ok ? v->valuedouble : PAGE_NONE;
+}
+
 double page_num(const cJSON *j, const char *key)
 {
-    const cJSON *v = cJSON_GetObjectItemCaseSensitive(j, key);
-
-    return v && cJSON_IsNumber(v) ? v->valuedouble : PAGE_NONE;
+    return number_of(cJSON_GetObjectItemCaseSensitive(j, key));
 }
 
 const char *page_word(const cJSON *j, const char *key)
@@ -104,9 +110,7 @@ const cJSON *page_named(const cJSON *list, const char *name)
 
 double page_at(const cJSON *list, int i)
 {
-    const cJSON *v = list ? cJSON_GetArrayItem(list, i) : NULL;
-
-    return v && cJSON_IsNumber(v) ? v->valuedouble : PAGE_NONE;
+    return number_of(list ? cJSON_GetArrayItem(list, i) : NULL);
 }
 
 int page_names(const char **name, int max, const struct page *r, enum page_kind kind,

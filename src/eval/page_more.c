@@ -27,6 +27,8 @@ void page_tasks(struct str *out, const struct page *r)
         {
             if (n == MAX_BARS)
                 break;
+            if (!isfinite(page_num(t, "score") + page_num(t, "n")))
+                continue;
             page_label(label[n], WORDS, page_word(t, "name"), r, i);
             snprintf(value[n], WORDS, "%.1f %% of %.0f", 100.0 * page_num(t, "score"),
                      page_num(t, "n"));
@@ -65,7 +67,7 @@ static void loops_bars(struct str *out, const struct page *r)
         const cJSON *ci = page_list(s, "loop_rate_ci");
         double rate = page_num(s, "loop_rate"),
                base = page_num(s, "baseline_loop_rate");
-        if (!s)
+        if (!s || !isfinite(rate))
             continue;
         page_label(label[n], WORDS, name[k / r->n], r, i);
         if (isfinite(base))

@@ -193,8 +193,9 @@ static struct page_bar task_bar(struct bar_words *w, const cJSON *t, const char 
            high = page_num(t, "ci_high");
 
     page_label(w->label, sizeof w->label, name, r, color);
-    if (chance)
-        snprintf(w->value, sizeof w->value, "baseline at chance");
+    if (chance || !isfinite(v))
+        snprintf(w->value, sizeof w->value,
+                 chance ? "baseline at chance" : "not known");
     else
         snprintf(w->value, sizeof w->value, "%.1f %% (%.0f–%.0f)", 100.0 * v,
                  100.0 * low, 100.0 * high);
@@ -228,8 +229,11 @@ static void retention_table(struct str *out, const struct page_cand *c)
         page_td_percent(out, page_num(t, "candidate"));
         page_td_percent(out, chance ? PAGE_NONE : page_num(t, "retention"));
         page_td_percent(out, chance ? PAGE_NONE : page_num(t, "corrected"));
-        str_printf(out, "<td>%.0f / %.0f</td>", page_num(t, "better"),
-                   page_num(t, "worse"));
+        str_put(out, "<td>");
+        page_number(out, page_num(t, "better"), 0);
+        str_put(out, " / ");
+        page_number(out, page_num(t, "worse"), 0);
+        str_put(out, "</td>");
         page_td_number(out, page_num(t, "mcnemar_p"), 3);
         page_td_number(out, chance ? PAGE_NONE : page_num(t, "n_needed"), 0);
         str_put(out, "</tr>\n");
@@ -349,7 +353,7 @@ static int add_region(struct page_bar *bar, struct bar_words *words, int n,
         const cJSON *g =
             page_named(page_list(r->cand[i].result[PAGE_KLD], "regions"), name);
         const cJSON *ci = page_list(g, "mean_kld_ci");
-        if (!g)
+        if (!g || !isfinite(page_num(g, "mean_kld") + page_num(g, "same_top1")))
             continue;
         page_label(words[n].label, WORDS, name, r, i);
         snprintf(words[n].value, WORDS, "%.4f · %.1f %%", page_num(g, "mean_kld"),
@@ -403,6 +407,8 @@ static void position_lines(struct str *out, const struct page *r)
             double from = page_num(b, "from"), to = page_num(b, "to");
             if (n == MAX_BARS)
                 break;
+            if (!isfinite(from + to + page_num(b, "mean_kld")))
+                continue;
             p[n] =
                 (struct page_point){(from + to) / 2, page_num(b, "mean_kld"), NULL, i};
             plot.x_min = fmin(plot.x_min, from);

@@ -32,7 +32,7 @@ static double share_of(double v, double max)
 {
     double p = max > 0.0 ? 100.0 * v / max : 0.0;
 
-    return p < 0.0 ? 0.0 : p > 100.0 ? 100.0 : p;
+    return !(p > 0.0) ? 0.0 : p > 100.0 ? 100.0 : p; /* NaN: 0 */
 }
 
 static void open_svg(struct str *out, int height, const char *title)
