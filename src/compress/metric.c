@@ -73,7 +73,7 @@ void metric_sums_add(struct metric_sums *s, const struct blas *b, struct pool *p
 {
     struct adding a = {s, b, x, z, n_tokens, (s->d + TILE - 1) / TILE};
 
-    pool_run(pool, add_tile, &a, 2 * a.n_tiles, 1);
+    pool_run(pool, add_tile, &a, (z ? 2 : 1) * a.n_tiles, 1);
     s->n_tokens += n_tokens;
 }
 

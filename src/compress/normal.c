@@ -46,8 +46,7 @@ static const struct choose_item *item_of(const struct normal *n, const struct pa
 
 /* ---- plan ---- */
 
-/* The item of a part of a layer, or -1. */
-static int64_t find_item(const struct choose *c, int64_t layer, int part)
+int64_t normal_find(const struct choose *c, int64_t layer, enum stream_part part)
 {
     for (int64_t i = 0; i < c->n; i++)
         if (c->item[i].layer == layer && c->item[i].role == role_of_part[part])
@@ -61,9 +60,9 @@ enum b2_status normal_check(const struct choose *c, struct b2_err *err)
         return err_set(err, B2_EUNSUP,
                        "the source's weights are rotated already; compensation starts "
                        "from the model before it was compressed");
-    for (int64_t layer = 0; layer < c->n_layers; layer++)
+    for (int64_t layer = 0; layer < choose_layers(c); layer++)
         for (int part = 0; part < N_PARTS; part++)
-            if (find_item(c, layer, part) < 0)
+            if (normal_find(c, layer, (enum stream_part)part) < 0)
                 return err_set(err, B2_EUNSUP,
                                "layer %lld has no %s: this architecture cannot be "
                                "compensated; use --effort fast",
@@ -73,10 +72,10 @@ enum b2_status normal_check(const struct choose *c, struct b2_err *err)
 
 static void find_parts(struct normal *n)
 {
-    for (int64_t layer = 0; layer < n->m->hp.n_layers; layer++) {
+    for (int64_t layer = 0; layer < choose_layers(n->p.c); layer++) {
         for (int part = 0; part < N_PARTS; part++) {
             struct part *p = &n->part[layer][part];
-            p->item = find_item(n->p.c, layer, part);
+            p->item = normal_find(n->p.c, layer, (enum stream_part)part);
             const struct choose_candidate *cand = choose_picked(item_of(n, p));
             p->compensated = !cand->copy && cand->pad == 0 &&
                              codes_of(&p->codes, cand->type) &&

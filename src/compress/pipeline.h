@@ -2,6 +2,7 @@
  * pipeline.h - a model file in, a compressed model file out.
  *
  *   scan    read and check every value, measure what each type would cost
+ *   cost    effort normal with a budget: what each type would cost in nat (cost.h)
  *   choose  a type for each tensor, within the budget
  *   round   layer by layer into pieces on disk (work.h)
  *   write   pieces and keys to one GGUF
@@ -22,9 +23,10 @@ struct pipeline_params {
     const char *output; /* may be NULL in a dry run */
     const struct recipe *recipe;
     const struct calib_params *calib; /* of effort normal */
-    uint64_t mem_limit;               /* bytes, for plans; 0: none */
-    bool dry_run;                     /* stop before anything is written */
-    bool force; /* replace an existing output, throw foreign state away */
+    const char *costs;  /* file of measured costs (cost_file.h); NULL: none */
+    uint64_t mem_limit; /* bytes, for plans; 0: none */
+    bool dry_run;       /* stop before anything is written */
+    bool force;         /* replace an existing output, throw foreign state away */
     struct scan_env env;
     const struct log *log;
     /* Called when a stage begins, with the number of values it will go through; env's

@@ -27,6 +27,7 @@ struct worker {
 struct stream {
     struct stream_params p;
     int64_t layer, n_calib; /* sequences in the sums */
+    int64_t base;           /* layer that stream_damage() compares with; -1: none yet */
     float *x[2];            /* [n_seqs * ctx, D] of teacher and student */
     float *w[2][N_PARTS];   /* [rows, width] */
     float *batch[2];        /* [batch_seqs * ctx, widest input] */
@@ -164,7 +165,12 @@ static void make_input(const struct stream *s, struct forward *f, int side, int6
     }
 }
 
-/* Item i: side i % 2 of sequence first_seq + i / 2. */
+static int sides(const struct stream *s)
+{
+    return s->p.alone ? 1 : 2;
+}
+
+/* Item i: side i % sides of sequence first_seq + i / sides. */
 static void collect_items(void *ctx, int64_t begin, int64_t end, int thread)
 {
     struct stream *s = ctx;
@@ -172,11 +178,12 @@ static void collect_items(void *ctx, int64_t begin, int64_t end, int thread)
     int64_t d = stream_width(s, s->input), n = s->p.ctx * d;
 
     for (int64_t i = begin; i < end; i++) {
-        int side = (int)(i % 2);
-        make_input(s, f, side, s->first_seq + i / 2, s->input);
-        memcpy(s->batch[side] + i / 2 * n, f->act->x, (size_t)n * sizeof(float));
+        int side = (int)(i % sides(s));
+        int64_t seq = i / sides(s);
+        make_input(s, f, side, s->first_seq + seq, s->input);
+        memcpy(s->batch[side] + seq * n, f->act->x, (size_t)n * sizeof(float));
         if (s->input == INPUT_O && s->kept[side])
-            memcpy(s->kept[side] + (s->first_seq + i / 2) * n, f->act->x,
+            memcpy(s->kept[side] + (s->first_seq + seq) * n, f->act->x,
                    (size_t)n * sizeof(float));
     }
 }
@@ -186,9 +193,10 @@ void stream_collect(struct stream *s, enum stream_input in, struct metric_sums *
     s->input = in;
     for (s->first_seq = 0; s->first_seq < s->n_calib; s->first_seq += s->batch_seqs) {
         int64_t n = min_i64(s->batch_seqs, s->n_calib - s->first_seq);
-        pool_run(s->p.pool, collect_items, s, 2 * n, 1);
-        metric_sums_add(sums, s->p.blas, s->p.pool, s->batch[STUDENT],
-                        s->batch[TEACHER], n * s->p.ctx);
+        pool_run(s->p.pool, collect_items, s, sides(s) * n, 1);
+        metric_sums_add(sums, s->p.blas, s->p.pool,
+                        s->batch[s->p.alone ? TEACHER : STUDENT],
+                        s->p.alone ? NULL : s->batch[TEACHER], n * s->p.ctx);
     }
     s->have_kept |= in == INPUT_O && s->kept[TEACHER] && s->kept[STUDENT];
 }
@@ -201,13 +209,14 @@ static void attention_items(void *ctx, int64_t begin, int64_t end, int thread)
     int64_t size = s->p.ctx * stream_width(s, INPUT_O);
 
     for (int64_t i = begin; i < end; i++) {
-        int side = (int)(i % 2);
+        int side = (int)(i % sides(s));
+        int64_t seq = i / sides(s);
         const float *x = f->act->x;
-        if (s->have_kept && i / 2 < s->n_calib) {
-            x = s->kept[side] + i / 2 * size;
-            f->x = s->x[side] + i / 2 * s->p.ctx * s->p.m->hp.d;
+        if (s->have_kept && seq < s->n_calib) {
+            x = s->kept[side] + seq * size;
+            f->x = s->x[side] + seq * s->p.ctx * s->p.m->hp.d;
         } else {
-            make_input(s, f, side, i / 2, INPUT_O);
+            make_input(s, f, side, seq, INPUT_O);
         }
         product(s, side, PART_O, f->gate, x);
         forward_attn_output(f, s->layer, s->p.ctx);
@@ -220,21 +229,22 @@ static void ffn_items(void *ctx, int64_t begin, int64_t end, int thread)
     struct forward *f = &s->worker[thread].f;
 
     for (int64_t i = begin; i < end; i++) {
-        make_input(s, f, (int)(i % 2), i / 2, INPUT_DOWN);
-        product(s, (int)(i % 2), PART_DOWN, f->gate, f->act->x);
+        int side = (int)(i % sides(s));
+        make_input(s, f, side, i / sides(s), INPUT_DOWN);
+        product(s, side, PART_DOWN, f->gate, f->act->x);
         forward_ffn_output(f, s->layer, s->p.ctx);
     }
 }
 
 void stream_attention(struct stream *s)
 {
-    pool_run(s->p.pool, attention_items, s, 2 * s->p.n_seqs, 1);
+    pool_run(s->p.pool, attention_items, s, sides(s) * s->p.n_seqs, 1);
     s->have_kept = false;
 }
 
 void stream_ffn(struct stream *s)
 {
-    pool_run(s->p.pool, ffn_items, s, 2 * s->p.n_seqs, 1);
+    pool_run(s->p.pool, ffn_items, s, sides(s) * s->p.n_seqs, 1);
 }
 
 /* ---- weights ---- */
@@ -282,27 +292,37 @@ static double log_sum(const float *l, int64_t n)
     return max + log(sum);
 }
 
-/* Runs layers from `from` on over the probe's residual stream of a side. */
+/* Alone it is run for every tensor, and half as long does. */
+static int64_t probe_tokens(const struct stream *s)
+{
+    return min_i64(s->p.alone ? PROBE_TOKENS / 2 : PROBE_TOKENS, s->p.ctx);
+}
+
+/* Runs layers from `from` on over what lies in the probe's residual stream. */
+static void probe_layers(struct stream *s, int side, int64_t from)
+{
+    int64_t n = probe_tokens(s);
+
+    for (int64_t i = from; i < s->p.m->hp.n_layers; i++)
+        forward_layer(&s->probe, i, n, 0);
+    forward_head(&s->probe, n, min_i64(PROBE_ROWS, n), s->logits[side]);
+}
+
 static void probe_logits(struct stream *s, int side, int64_t from)
 {
-    int64_t n = min_i64(PROBE_TOKENS, s->p.ctx), d = s->p.m->hp.d;
-    int64_t rows = min_i64(PROBE_ROWS, n);
+    int64_t n = probe_tokens(s), d = s->p.m->hp.d;
     const float *x = s->x[side] + (s->p.n_seqs - 1) * s->p.ctx * d;
 
     memcpy(s->probe.x, x, (size_t)(n * d) * sizeof *x);
-    for (int64_t i = from; i < s->p.m->hp.n_layers; i++)
-        forward_layer(&s->probe, i, n, 0);
-    forward_head(&s->probe, n, rows, s->logits[side]);
+    probe_layers(s, side, from);
 }
 
-double stream_divergence(struct stream *s, int64_t layer)
+/* Mean over the probe's rows. */
+static double divergence_of_logits(const struct stream *s)
 {
     int64_t V = s->p.m->hp.vocab, rows = min_i64(PROBE_ROWS, s->p.ctx);
     double sum = 0.0;
 
-    if (!s->p.probe)
-        return (double)NAN;
-    probe_logits(s, STUDENT, layer + 1);
     for (int64_t r = 0; r < rows; r++) {
         const float *t = s->logits[TEACHER] + r * V, *c = s->logits[STUDENT] + r * V;
         double zt = log_sum(t, V), zc = log_sum(c, V);
@@ -312,6 +332,74 @@ double stream_divergence(struct stream *s, int64_t layer)
         }
     }
     return sum / (double)rows;
+}
+
+double stream_divergence(struct stream *s, int64_t layer)
+{
+    if (!s->p.probe)
+        return (double)NAN;
+    probe_logits(s, STUDENT, layer + 1);
+    return divergence_of_logits(s);
+}
+
+/* The probe through the rest of the layer, from where the teacher stands, with one part
+ * of the student's (N_PARTS: none). */
+static void probe_layer(struct stream *s, enum stream_part part, bool attention)
+{
+    int64_t seq = s->p.n_seqs - 1, size = s->p.ctx * s->p.m->hp.d;
+    struct forward *f = &s->worker[0].f;
+    float *own[N_PARTS];
+
+    memcpy(own, s->w[STUDENT], sizeof own);
+    memcpy(s->w[STUDENT], s->w[TEACHER], sizeof own);
+    if (part != N_PARTS)
+        s->w[STUDENT][part] = own[part];
+    memcpy(s->x[STUDENT] + seq * size, s->x[TEACHER] + seq * size,
+           (size_t)size * sizeof(float));
+    if (attention) {
+        make_input(s, f, STUDENT, seq, INPUT_O);
+        product(s, STUDENT, PART_O, f->gate, f->act->x);
+        forward_attn_output(f, s->layer, s->p.ctx);
+    }
+    make_input(s, f, STUDENT, seq, INPUT_DOWN);
+    product(s, STUDENT, PART_DOWN, f->gate, f->act->x);
+    forward_ffn_output(f, s->layer, s->p.ctx);
+    memcpy(s->w[STUDENT], own, sizeof own);
+}
+
+/* The layers behind this one have the probe's own arithmetic (activations of 8 bits), so
+ * the teacher is made the same way, once in each layer: the difference is the part's. */
+double stream_damage(struct stream *s, enum stream_part part)
+{
+    bool attention = part < PART_GATE;
+
+    if (s->base != s->layer) {
+        probe_layer(s, N_PARTS, attention);
+        probe_logits(s, STUDENT, s->layer + 1);
+        memcpy(s->logits[TEACHER], s->logits[STUDENT],
+               (size_t)(min_i64(PROBE_ROWS, probe_tokens(s)) * s->p.m->hp.vocab) *
+                   sizeof(float));
+        s->base = s->layer;
+    }
+    probe_layer(s, part, attention);
+    return stream_divergence(s, s->layer);
+}
+
+double stream_damage_table(struct stream *s, const struct weight *table, bool embed,
+                           bool head)
+{
+    struct model with = *s->p.m;
+    int64_t n = probe_tokens(s);
+
+    if (embed)
+        with.embd = *table;
+    if (head)
+        with.head = *table;
+    s->probe.m = &with;
+    forward_embed(&s->probe, s->p.ids + (s->p.n_seqs - 1) * s->p.ctx, n);
+    probe_layers(s, STUDENT, 0);
+    s->probe.m = s->p.m;
+    return divergence_of_logits(s);
 }
 
 static enum b2_status make_probe(struct stream *s, struct b2_err *err)
@@ -428,6 +516,7 @@ enum b2_status stream_new(struct stream **out, const struct stream_params *p,
         return err_set(err, B2_ENOMEM, "out of memory");
     s->p = *p;
     s->n_calib = p->n_seqs - p->probe;
+    s->base = -1;
     s->batch_seqs = seqs_of_batch(p->ctx);
     if (!rc && !make_buffers(s))
         rc = err_set(err, B2_ENOMEM,

@@ -46,6 +46,7 @@ struct stream_params {
     int64_t n_seqs, ctx;
     bool keep;  /* stream_keep_bytes() more memory, so that attention is made once */
     bool probe; /* keep the last sequence out of the sums, for stream_divergence() */
+    bool alone; /* the teacher walks alone: no C; student weights for stream_damage() */
 };
 
 /* Bytes that stream_new() will take. */
@@ -77,5 +78,14 @@ void stream_ffn(struct stream *s);
 /* The divergence (nat) of the whole model on the probe if layers after `layer` were the
  * teacher's and those up to it are the student's. */
 double stream_divergence(struct stream *s, int64_t layer);
+
+/* Alone: the divergence if this part were the student's and everything else the
+ * teacher's. Of q to o before stream_attention(), of gate to down between that and
+ * stream_ffn(). */
+double stream_damage(struct stream *s, enum stream_part part);
+/* The same of a table in the place of the embedding, of the head or of both, before
+ * stream_damage() is called for the first time. */
+double stream_damage_table(struct stream *s, const struct weight *table, bool embed,
+                           bool head);
 
 #endif

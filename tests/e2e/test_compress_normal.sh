@@ -72,19 +72,53 @@ run "$dir/source.gguf" --rule '*=ternary' --calib "$dir/source.txt" -o "$dir/b.g
 run "$dir/source.gguf" --rule '*=ternary' --effort normal -o "$dir/b.gguf" &&
     fail "no text was taken"
 
-# Budgets are kept, and a dry run says what the run does.
+# Budgets are kept and used, from the smallest file to the source, and a dry run says what
+# the run does. Costs are measured once, and the same wherever they come from.
+number() { sed -n "s/.*\"$1\":[^0-9-]*\([0-9.e-]*\).*/\1/p" "$dir/out" | head -1; }
 size=$(stat -c %s "$dir/source.gguf")
-for part in 5 4 3; do
-    budget=$((size / part))
-    budget_args=("$dir/source.gguf" --budget $budget --calib "$dir/clean.txt"
-        --calib-tokens 1024 --calib-ctx 64 --refine 1 --json --quiet)
-    run "${budget_args[@]}" --dry-run || fail "dry run of $budget"
-    planned=$(sed -n 's/.*"output_bytes":[^0-9]*\([0-9]*\).*/\1/p' "$dir/out")
-    run "${budget_args[@]}" -o "$dir/g.gguf" --force || fail "budget $budget"
+budget_args=("$dir/source.gguf" --calib "$dir/clean.txt" --calib-tokens 1024 --calib-ctx 64
+    --refine 1 --json --quiet)
+run "${budget_args[@]}" --budget 2000 --costs "$dir/costs.json" --dry-run &&
+    fail "a budget of 2000 bytes"
+least=$(sed -n 's/.*types give has \([0-9]*\).*/\1/p' "$dir/err")
+[ -n "$least" ] || fail "no word on the smallest file"
+for tenth in 0 1 3 6 9; do
+    budget=$((least + (size - least) * tenth / 10))
+    run "${budget_args[@]}" --budget $budget --costs "$dir/costs.json" --dry-run ||
+        fail "dry run of $budget"
+    planned=$(number output_bytes)
+    [ $(($(number tensor_bytes) + $(number other_bytes))) -eq "$planned" ] || fail "sum of bytes"
+    run "${budget_args[@]}" --budget $budget --costs "$dir/costs.json" -o "$dir/g.gguf" \
+        --force || fail "budget $budget"
     got=$(stat -c %s "$dir/g.gguf")
     [ "$got" -le $budget ] || fail "budget $budget: $got bytes"
+    [ "$got" -ge $((budget * 97 / 100)) ] || fail "budget $budget: only $got bytes used"
     [ "$got" -eq "$planned" ] || fail "budget $budget: planned $planned, got $got"
 done
+want=$(sum "$dir/g.gguf")
+cp "$dir/costs.json" "$dir/costs2.json"
+run "${budget_args[@]}" --budget $budget --threads 3 -o "$dir/g.gguf" --force ||
+    fail "costs that are not kept"
+[ "$(sum "$dir/g.gguf")" = "$want" ] || fail "other bytes from costs that are not kept"
+run "${budget_args[@]}" --budget $budget --calib-tokens 512 --costs "$dir/costs.json" \
+    --dry-run && fail "costs of another calibration"
+grep -q "another source, calibration or recipe" "$dir/err" || fail "costs: no word"
+cmp -s "$dir/costs.json" "$dir/costs2.json" || fail "costs that are refused were changed"
+echo '{"bonsai2_costs":1,"of":[],"tensors":{}}' >"$dir/costs2.json"
+run "${budget_args[@]}" --budget $budget --costs "$dir/costs2.json" --dry-run &&
+    fail "costs that are none"
+
+# A list of types, and of layers.
+run "${budget_args[@]}" --budget 6bpw --types ternary,Q8_0,keep -o "$dir/g.gguf" --force ||
+    fail "types"
+grep -q '"type":[^"]*"Q4_0"' "$dir/out" && fail "a type that --types does not name"
+run "${budget_args[@]}" --budget 6bpw --types Q9_9 --dry-run && fail "a type that is none"
+run "${args[@]}" --layers 1 -o "$dir/l.gguf" --json || fail "layers"
+python3 - "$dir/out" <<'PY' || fail "layers: other tensors"
+import json, sys
+t = {x["name"]: x["type"] for x in json.load(open(sys.argv[1]))["tensors"]}
+sys.exit(not (t["blk.0.ffn_up.weight"] == "B2_T64" != t["blk.1.ffn_up.weight"]))
+PY
 
 for arch in bitnet gemma3 gemma3-cap llama-llama3 llama-yarn mistral qwen2 qwen3; do
     run "$archs/$arch" --rule '*=Q8_0' --tail keep --calib "$dir/clean.txt" --calib-ctx 16 \
