@@ -315,7 +315,9 @@ static enum b2_status prepare_rotation(struct choose *c, const struct meta *m,
         if (rc)
             err_wrap(err, "tensor %s", c->item[i].t->name);
     }
-    if (rotate_block(c->rotate) > 0) /* the contract with one block has a word for it */
+    /* The contract with one block has a word for it; statistics of inputs are in the
+     * order of the columns. */
+    if (rotate_block(c->rotate) > 0 && c->recipe->effort == RECIPE_FAST)
         c->heads = heads_read(m);
     return rc;
 }

@@ -47,7 +47,7 @@ struct tried {
 struct trial {
     struct cost *k;
     struct metric_sums sums;
-    struct tried tried[N_PARTS];
+    struct tried tried[N_ALL_PARTS];
     int n;
 };
 
@@ -175,7 +175,7 @@ static void find_tried(struct trial *t, enum stream_input in)
 {
     struct choose *c = t->k->p->c;
 
-    for (int part = 0; part < N_PARTS; part++) {
+    for (int part = 0; part < N_ALL_PARTS; part++) {
         int64_t at = normal_find(c, t->k->layer, (enum stream_part)part);
         if (at < 0 || stream_input_of((enum stream_part)part) != in ||
             c->item[at].n_candidates < 2 || find_smallest(&c->item[at]) < 0)

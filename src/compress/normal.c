@@ -27,12 +27,9 @@ struct normal {
     struct blas *blas;
     struct model *m;
     struct stream *stream;
-    struct part (*part)[N_PARTS]; /* [layers] */
+    struct part (*part)[N_ALL_PARTS]; /* [layers] */
     int64_t layer;
 };
-
-static const enum role role_of_part[N_PARTS] = {ROLE_Q,    ROLE_K,  ROLE_V,   ROLE_O,
-                                                ROLE_GATE, ROLE_UP, ROLE_DOWN};
 
 const char *normal_core(const struct normal *n)
 {
@@ -46,12 +43,42 @@ static const struct choose_item *item_of(const struct normal *n, const struct pa
 
 /* ---- plan ---- */
 
+/* What a part may be called behind "blk.N."; gated delta nets have names of their own. */
+static const char *const part_names[N_ALL_PARTS][2] = {
+    [PART_Q] = {"attn_q.weight", "attn_qkv.weight"},
+    [PART_K] = {"attn_k.weight", "attn_gate.weight"},
+    [PART_V] = {"attn_v.weight", NULL},
+    [PART_O] = {"attn_output.weight", "ssm_out.weight"},
+    [PART_GATE] = {"ffn_gate.weight", NULL},
+    [PART_UP] = {"ffn_up.weight", NULL},
+    [PART_DOWN] = {"ffn_down.weight", NULL},
+    [PART_ALPHA] = {"ssm_alpha.weight", NULL},
+    [PART_BETA] = {"ssm_beta.weight", NULL},
+};
+
 int64_t normal_find(const struct choose *c, int64_t layer, enum stream_part part)
 {
-    for (int64_t i = 0; i < c->n; i++)
-        if (c->item[i].layer == layer && c->item[i].role == role_of_part[part])
-            return i;
+    for (int64_t i = 0; i < c->n; i++) {
+        const struct choose_item *it = &c->item[i];
+        const char *name = strchr(it->t->name, '.'); /* of "blk.N." */
+        name = name ? strchr(name + 1, '.') : NULL;
+        if (!name || it->layer != layer)
+            continue;
+        for (int k = 0; k < 2; k++)
+            if (part_names[part][k] && strcmp(name + 1, part_names[part][k]) == 0)
+                return i;
+    }
     return -1;
+}
+
+/* A layer with ssm_out is a gated delta net: it has all parts but V; others have all but
+ * alpha and beta. */
+static bool is_wanted(const struct choose *c, int64_t layer, int part)
+{
+    int64_t o = normal_find(c, layer, PART_O);
+    bool delta = o >= 0 && c->item[o].role == ROLE_SSM_OUT;
+
+    return part == PART_V ? !delta : part < N_PARTS || delta;
 }
 
 enum b2_status normal_check(const struct choose *c, struct b2_err *err)
@@ -61,34 +88,39 @@ enum b2_status normal_check(const struct choose *c, struct b2_err *err)
                        "the source's weights are rotated already; compensation starts "
                        "from the model before it was compressed");
     for (int64_t layer = 0; layer < choose_layers(c); layer++)
-        for (int part = 0; part < N_PARTS; part++)
-            if (normal_find(c, layer, (enum stream_part)part) < 0)
+        for (int part = 0; part < N_ALL_PARTS; part++)
+            if (is_wanted(c, layer, part) &&
+                normal_find(c, layer, (enum stream_part)part) < 0)
                 return err_set(err, B2_EUNSUP,
                                "layer %lld has no %s: this architecture cannot be "
                                "compensated; use --effort fast",
-                               (long long)layer, role_name(role_of_part[part]));
+                               (long long)layer, part_names[part][0]);
     return B2_OK;
+}
+
+static void find_part(const struct normal *n, struct part *p, int64_t layer, int part)
+{
+    p->item = normal_find(n->p.c, layer, (enum stream_part)part);
+    if (p->item < 0)
+        return;
+    const struct choose_candidate *cand = choose_picked(item_of(n, p));
+    p->compensated = !cand->copy && cand->pad == 0 && codes_of(&p->codes, cand->type) &&
+                     tensor_width(item_of(n, p)->t) % p->codes.group == 0;
 }
 
 static void find_parts(struct normal *n)
 {
-    for (int64_t layer = 0; layer < choose_layers(n->p.c); layer++) {
-        for (int part = 0; part < N_PARTS; part++) {
-            struct part *p = &n->part[layer][part];
-            p->item = normal_find(n->p.c, layer, (enum stream_part)part);
-            const struct choose_candidate *cand = choose_picked(item_of(n, p));
-            p->compensated = !cand->copy && cand->pad == 0 &&
-                             codes_of(&p->codes, cand->type) &&
-                             tensor_width(item_of(n, p)->t) % p->codes.group == 0;
-        }
-    }
+    for (int64_t layer = 0; layer < choose_layers(n->p.c); layer++)
+        for (int part = 0; part < N_ALL_PARTS; part++)
+            find_part(n, &n->part[layer][part], layer, part);
 }
 
 /* The largest input's sums, target and metric in F64 and F32. */
 static uint64_t solve_bytes(const struct model *m)
 {
-    uint64_t d =
-        (uint64_t)max_i64(max_i64(m->hp.d, m->hp.f), m->hp.n_heads * m->hp.head_dim);
+    uint64_t d = (uint64_t)max_i64(
+        max_i64(m->hp.d, m->hp.f),
+        max_i64(m->hp.n_heads * m->hp.head_dim, m->hp.v_heads * m->hp.v_dim));
 
     return d * d * (8 + 8 + 4 + 4 + 4 + 8 + 8 + 4 + 4);
 }
@@ -166,7 +198,7 @@ enum b2_status normal_new(struct normal **out, const struct normal_params *p,
 
 static void drop_bytes(struct normal *n)
 {
-    for (int part = 0; n->part && n->layer >= 0 && part < N_PARTS; part++) {
+    for (int part = 0; n->part && n->layer >= 0 && part < N_ALL_PARTS; part++) {
         mem_free(n->part[n->layer][part].bytes);
         n->part[n->layer][part].bytes = NULL;
     }
@@ -339,12 +371,12 @@ static enum b2_status run_stage(struct normal *n, enum stream_input in,
     bool any = false;
     enum b2_status rc = B2_OK;
 
-    for (int part = 0; part < N_PARTS; part++)
+    for (int part = 0; part < N_ALL_PARTS; part++)
         any |= stream_input_of((enum stream_part)part) == in && parts[part].compensated;
     if (any)
         rc = make_stage(n, &s, in, err);
-    for (int part = 0; part < N_PARTS && !rc; part++) {
-        if (stream_input_of((enum stream_part)part) != in)
+    for (int part = 0; part < N_ALL_PARTS && !rc; part++) {
+        if (stream_input_of((enum stream_part)part) != in || parts[part].item < 0)
             continue;
         rc = parts[part].compensated
                  ? compensate_part(n, &s, (enum stream_part)part, err)
@@ -386,9 +418,10 @@ enum b2_status normal_replay(struct normal *n, int64_t layer,
 {
     enum b2_status rc = begin_layer(n, layer, err);
 
-    for (int part = 0; part < N_PARTS && !rc; part++)
-        rc = fill_student(n, (enum stream_part)part,
-                          bytes(ctx, n->part[layer][part].item), err);
+    for (int part = 0; part < N_ALL_PARTS && !rc; part++)
+        if (n->part[layer][part].item >= 0)
+            rc = fill_student(n, (enum stream_part)part,
+                              bytes(ctx, n->part[layer][part].item), err);
     if (!rc) {
         stream_attention(n->stream);
         stream_ffn(n->stream);
@@ -398,7 +431,7 @@ enum b2_status normal_replay(struct normal *n, int64_t layer,
 
 const uint8_t *normal_bytes(const struct normal *n, int64_t item, struct fit_stat *stat)
 {
-    for (int part = 0; n->layer >= 0 && part < N_PARTS; part++) {
+    for (int part = 0; n->layer >= 0 && part < N_ALL_PARTS; part++) {
         const struct part *p = &n->part[n->layer][part];
         if (p->item == item && p->bytes) {
             *stat = p->stat;

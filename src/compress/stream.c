@@ -29,10 +29,10 @@ struct stream {
     int64_t layer, n_calib; /* sequences in the sums */
     int64_t base;           /* layer that stream_damage() compares with; -1: none yet */
     float *x[2];            /* [n_seqs * ctx, D] of teacher and student */
-    float *w[2][N_PARTS];   /* [rows, width] */
-    float *batch[2];        /* [batch_seqs * ctx, widest input] */
-    float *kept[2];         /* [n_calib * ctx, input of o], or NULL: made twice */
-    bool have_kept;         /* of this layer */
+    float *w[2][N_ALL_PARTS]; /* [rows, width] */
+    float *batch[2];          /* [batch_seqs * ctx, widest input] */
+    float *kept[2];           /* [n_calib * ctx, input of o], or NULL: made twice */
+    bool have_kept;           /* of this layer */
     int64_t batch_seqs;
     struct worker *worker; /* [threads] */
     int n_workers;
@@ -46,35 +46,60 @@ struct stream {
 
 /* ---- shapes ---- */
 
-static const struct weight *weight_of(const struct model *m, int64_t layer,
-                                      enum stream_part part)
+const struct weight *stream_weight(const struct model *m, int64_t layer,
+                                   enum stream_part part)
 {
     const struct layer_weights *l = &m->layers[layer];
-    const struct weight *all[N_PARTS] = {&l->q,    &l->k,  &l->v,   &l->o,
-                                         &l->gate, &l->up, &l->down};
+    const struct delta_weights *d = l->delta;
 
-    return all[part];
+    switch (part) {
+    case PART_Q:
+        return d ? &d->qkv : &l->q;
+    case PART_K:
+        return d ? &d->z : &l->k;
+    case PART_V:
+        return d ? NULL : &l->v;
+    case PART_O:
+        return d ? &d->out : &l->o;
+    case PART_GATE:
+        return &l->gate;
+    case PART_UP:
+        return &l->up;
+    case PART_DOWN:
+        return &l->down;
+    case PART_ALPHA:
+        return d ? &d->alpha : NULL;
+    case PART_BETA:
+        return d ? &d->beta : NULL;
+    case N_ALL_PARTS:
+        break;
+    }
+    return NULL;
 }
 
 enum stream_input stream_input_of(enum stream_part part)
 {
-    static const enum stream_input in[N_PARTS] = {
-        INPUT_ATTN, INPUT_ATTN, INPUT_ATTN, INPUT_O, INPUT_FFN, INPUT_FFN, INPUT_DOWN};
-    return in[part];
+    static const enum stream_input in[N_ALL_PARTS] = {
+        [PART_O] = INPUT_O,
+        [PART_GATE] = INPUT_FFN,
+        [PART_UP] = INPUT_FFN,
+        [PART_DOWN] = INPUT_DOWN,
+    };
+    return in[part]; /* all others: INPUT_ATTN */
 }
 
 int64_t stream_width(const struct stream *s, enum stream_input in)
 {
-    const struct hparams *hp = &s->p.m->hp;
+    const enum stream_part first[N_INPUTS] = {PART_Q, PART_O, PART_GATE, PART_DOWN};
 
-    return in == INPUT_O      ? hp->n_heads * hp->head_dim
-           : in == INPUT_DOWN ? hp->f
-                              : hp->d;
+    return stream_weight(s->p.m, s->layer, first[in])->cols;
 }
 
 int64_t stream_rows(const struct stream *s, enum stream_part part)
 {
-    return weight_of(s->p.m, s->layer, part)->rows;
+    const struct weight *w = stream_weight(s->p.m, s->layer, part);
+
+    return w ? w->rows : 0;
 }
 
 const float *stream_teacher(const struct stream *s, enum stream_part part)
@@ -87,9 +112,27 @@ float *stream_student(const struct stream *s, enum stream_part part)
     return s->w[STUDENT][part];
 }
 
+/* Of all layers: the widest input of a matrix, and that of o. */
+static int64_t widest_o(const struct model *m)
+{
+    return max_i64(m->hp.n_heads * m->hp.head_dim, m->hp.v_heads * m->hp.v_dim);
+}
+
 static int64_t widest(const struct model *m)
 {
-    return max_i64(max_i64(m->hp.d, m->hp.f), m->hp.n_heads * m->hp.head_dim);
+    return max_i64(max_i64(m->hp.d, m->hp.f), widest_o(m));
+}
+
+/* Values of the largest weight of a part; layers may differ. */
+static int64_t largest(const struct model *m, enum stream_part part)
+{
+    int64_t n = 0;
+
+    for (int64_t i = 0; i < m->hp.n_layers; i++) {
+        const struct weight *w = stream_weight(m, i, part);
+        n = max_i64(n, w ? w->rows * w->cols : 0);
+    }
+    return n;
 }
 
 static int64_t seqs_of_batch(int64_t ctx)
@@ -113,20 +156,19 @@ uint64_t stream_bytes(const struct model *m, int64_t n_seqs, int64_t ctx, int th
     for (int64_t i = 0; i < hp->n_layers; i++)
         kv += cache_layer_bytes(hp, &cache, i);
 
-    for (int part = 0; part < N_PARTS; part++) {
-        const struct weight *w = weight_of(m, 0, (enum stream_part)part);
-        weights += w->rows * w->cols;
-    }
+    for (int part = 0; part < N_ALL_PARTS; part++)
+        weights += largest(m, (enum stream_part)part);
     floats = 2 * (n_seqs * ctx * hp->d + weights +
                   seqs_of_batch(ctx) * ctx * widest(m) + PROBE_ROWS * hp->vocab);
     /* A worker's buffers: some eight rows of the widest input a token, and the cache. */
     return 4 * (uint64_t)floats +
-           (uint64_t)(threads + 1) * ((uint64_t)(ctx * widest(m)) * 32 + kv);
+           (uint64_t)(threads + 1) *
+               ((uint64_t)(ctx * widest(m)) * 32 + kv + recurrent_bytes(hp, 0));
 }
 
 uint64_t stream_keep_bytes(const struct model *m, int64_t n_seqs, int64_t ctx)
 {
-    return 8 * (uint64_t)(n_seqs * ctx * m->hp.n_heads * m->hp.head_dim);
+    return 8 * (uint64_t)(n_seqs * ctx * widest_o(m));
 }
 
 /* ---- products ---- */
@@ -153,10 +195,20 @@ static void make_input(const struct stream *s, struct forward *f, int side, int6
         forward_attn_input(f, s->layer, n);
     else
         forward_ffn_input(f, s->layer, n);
-    if (in == INPUT_O) {
-        product(s, side, PART_Q, f->q, f->act->x);
+    if (in == INPUT_O && s->p.m->layers[s->layer].delta) {
+        product(s, side, PART_Q, f->gate, f->act->x);
+        product(s, side, PART_K, f->q, f->act->x);
+        product(s, side, PART_ALPHA, f->k, f->act->x);
+        product(s, side, PART_BETA, f->v, f->act->x);
+        forward_delta_reset(f, s->layer);
+        forward_delta_heads(f, s->layer, n);
+    } else if (in == INPUT_O) {
+        bool gated = s->p.m->hp.arch->attn_gate;
+        product(s, side, PART_Q, gated ? f->gate : f->q, f->act->x);
         product(s, side, PART_K, f->k, f->act->x);
         product(s, side, PART_V, f->v, f->act->x);
+        if (gated)
+            forward_split_queries(f, n);
         forward_attn_heads(f, s->layer, n, 0);
     } else if (in == INPUT_DOWN) {
         product(s, side, PART_GATE, f->gate, f->act->x);
@@ -268,9 +320,11 @@ static void decode_rows(void *ctx, int64_t begin, int64_t end, int thread)
 enum b2_status stream_begin(struct stream *s, int64_t layer, struct b2_err *err)
 {
     s->layer = layer;
-    for (int part = 0; part < N_PARTS; part++) {
-        const struct weight *w = weight_of(s->p.m, layer, (enum stream_part)part);
+    for (int part = 0; part < N_ALL_PARTS; part++) {
+        const struct weight *w = stream_weight(s->p.m, layer, (enum stream_part)part);
         struct decoding d = {w, s->w[TEACHER][part]};
+        if (!w)
+            continue;
         pool_run(s->p.pool, decode_rows, &d, w->rows, CHUNK_ROWS);
         if (quant_check_row(d.dst, w->rows * w->cols, NULL, NULL))
             return err_set(err, B2_EFORMAT, "tensor %s: NaN or infinity", w->name);
@@ -303,6 +357,7 @@ static void probe_layers(struct stream *s, int side, int64_t from)
 {
     int64_t n = probe_tokens(s);
 
+    forward_rewind(&s->probe, 0); /* what gated delta nets remember of other runs */
     for (int64_t i = from; i < s->p.m->hp.n_layers; i++)
         forward_layer(&s->probe, i, n, 0);
     forward_head(&s->probe, n, min_i64(PROBE_ROWS, n), s->logits[side]);
@@ -343,16 +398,16 @@ double stream_divergence(struct stream *s, int64_t layer)
 }
 
 /* The probe through the rest of the layer, from where the teacher stands, with one part
- * of the student's (N_PARTS: none). */
+ * of the student's (N_ALL_PARTS: none). */
 static void probe_layer(struct stream *s, enum stream_part part, bool attention)
 {
     int64_t seq = s->p.n_seqs - 1, size = s->p.ctx * s->p.m->hp.d;
     struct forward *f = &s->worker[0].f;
-    float *own[N_PARTS];
+    float *own[N_ALL_PARTS];
 
     memcpy(own, s->w[STUDENT], sizeof own);
     memcpy(s->w[STUDENT], s->w[TEACHER], sizeof own);
-    if (part != N_PARTS)
+    if (part != N_ALL_PARTS)
         s->w[STUDENT][part] = own[part];
     memcpy(s->x[STUDENT] + seq * size, s->x[TEACHER] + seq * size,
            (size_t)size * sizeof(float));
@@ -371,10 +426,10 @@ static void probe_layer(struct stream *s, enum stream_part part, bool attention)
  * the teacher is made the same way, once in each layer: the difference is the part's. */
 double stream_damage(struct stream *s, enum stream_part part)
 {
-    bool attention = part < PART_GATE;
+    bool attention = stream_input_of(part) < INPUT_FFN;
 
     if (s->base != s->layer) {
-        probe_layer(s, N_PARTS, attention);
+        probe_layer(s, N_ALL_PARTS, attention);
         probe_logits(s, STUDENT, s->layer + 1);
         memcpy(s->logits[TEACHER], s->logits[STUDENT],
                (size_t)(min_i64(PROBE_ROWS, probe_tokens(s)) * s->p.m->hp.vocab) *
@@ -425,13 +480,11 @@ static enum b2_status make_probe(struct stream *s, struct b2_err *err)
 
 static enum b2_status check_model(const struct model *m, struct b2_err *err)
 {
-    if (m->hp.arch->attn_gate)
-        return err_set(err, B2_EUNSUP,
-                       "a `%s` cannot be compensated yet; use --effort fast",
-                       m->hp.arch->name);
     for (int64_t i = 0; i < m->hp.n_layers; i++) {
-        for (int part = 0; part < N_PARTS; part++) {
-            const struct weight *w = weight_of(m, i, (enum stream_part)part);
+        for (int part = 0; part < N_ALL_PARTS; part++) {
+            const struct weight *w = stream_weight(m, i, (enum stream_part)part);
+            if (!w)
+                continue;
             if (w->rot)
                 return err_set(
                     err, B2_EUNSUP,
@@ -478,13 +531,12 @@ static bool make_buffers(struct stream *s)
             mem_calloc((size_t)(s->batch_seqs * s->p.ctx * widest(m)), sizeof(float));
         have = have && s->x[side] && s->batch[side];
         if (s->p.keep)
-            s->kept[side] = mem_calloc((size_t)(s->n_calib * s->p.ctx) *
-                                           (size_t)stream_width(s, INPUT_O),
-                                       sizeof(float));
-        for (int part = 0; part < N_PARTS; part++) {
-            const struct weight *w = weight_of(m, 0, (enum stream_part)part);
-            s->w[side][part] = mem_calloc((size_t)(w->rows * w->cols), sizeof(float));
-            have = have && s->w[side][part];
+            s->kept[side] = mem_calloc(
+                (size_t)(s->n_calib * s->p.ctx) * (size_t)widest_o(m), sizeof(float));
+        for (int part = 0; part < N_ALL_PARTS; part++) {
+            size_t n = (size_t)largest(m, (enum stream_part)part);
+            s->w[side][part] = mem_calloc(n, sizeof(float));
+            have = have && (s->w[side][part] || n == 0);
         }
     }
     return have;
@@ -541,7 +593,7 @@ void stream_free(struct stream *s)
     if (!s)
         return;
     for (int side = 0; side < 2; side++) {
-        for (int part = 0; part < N_PARTS; part++)
+        for (int part = 0; part < N_ALL_PARTS; part++)
             mem_free(s->w[side][part]);
         mem_free(s->x[side]);
         mem_free(s->batch[side]);
