@@ -15,7 +15,7 @@ struct compress {
     const char *output, *budget, *effort, *rotate, *ternary_rule, *tail, *report,
         *types, *costs;
     struct opt_list rules, calib, avoid;
-    int64_t calib_tokens, calib_ctx, refine, layers;
+    int64_t calib_tokens, calib_ctx, refine, layers, metric_width;
     double mismatch;
     bool dry_run, force;
     struct recipe recipe;
@@ -47,6 +47,7 @@ static enum b2_status read_recipe(struct compress *c, struct b2_err *err)
         rc = recipe_set_types(r, c->types, err);
     r->layers = (int)c->layers;
     r->mismatch = c->mismatch;
+    r->metric_width = c->metric_width;
     r->refine = (int)c->refine;
     r->seed = (uint64_t)c->common.seed;
     return rc;
@@ -206,7 +207,10 @@ static int read_words(struct compress *c, const struct cmd *cmd)
      "How much of the error of earlier layers each layer makes up for. [0.5]"}, \
     {OPT_INT, 0, "refine", "N", &(c)->refine, 0, 100, \
      "Passes over the codes after compensation; 0 also leaves scales as fitted. " \
-     "[4]"}
+     "[4]"}, \
+    {OPT_INT, 0, "metric-width", "N", &(c)->metric_width, 0, 1e6, \
+     "Wider inputs are cut into parts with statistics of their own, which take memory " \
+     "as the square of their width; 0: none is. [6144]"}
 /* clang-format on */
 
 int cmd_compress(int argc, char **argv)
@@ -223,6 +227,7 @@ int cmd_compress(int argc, char **argv)
                          .calib_tokens = 65536,
                          .calib_ctx = 512,
                          .refine = 4,
+                         .metric_width = 6144,
                          .mismatch = 0.5};
     const struct opt opts[] = {
         {OPT_STR, 'o', "output", "FILE", &c.output, 0, 0, "GGUF file to write."},

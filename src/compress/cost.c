@@ -4,9 +4,9 @@
 #include "compress/cost.h"
 
 #include "base/mem.h"
-#include "compress/compensate.h"
 #include "compress/cost_int.h"
 #include "compress/normal.h"
+#include "compress/slab.h"
 
 #include <math.h>
 #include <string.h>
@@ -40,13 +40,20 @@ static int find_smallest(const struct choose_item *it)
 struct tried {
     struct choose_item *it;
     enum stream_part part;
-    int smallest;                        /* candidate that is made in full; -1: none */
-    double error[CHOOSE_MAX_CANDIDATES]; /* of outputs; negative: not tried */
+    int smallest;              /* candidate that is made in full */
+    uint8_t *bytes;            /* of that */
+    struct compensate_out out; /* of that */
+    /* Of the sample's outputs, summed over slabs; and whether this slab is done. */
+    double loss[CHOOSE_MAX_CANDIDATES], energy[CHOOSE_MAX_CANDIDATES];
+    bool done[CHOOSE_MAX_CANDIDATES];
 };
 
 struct trial {
     struct cost *k;
+    struct slabs slabs;
+    int i; /* the slab */
     struct metric_sums sums;
+    struct rotate *rotate; /* of the slab */
     struct tried tried[N_ALL_PARTS];
     int n;
 };
@@ -61,27 +68,39 @@ static int64_t take_sample(float *dst, const float *w, int64_t rows, int64_t d)
     return n;
 }
 
-static enum b2_status compensate(struct cost *k, struct compensate_out *out,
-                                 const struct codes *codes, const float *w,
-                                 int64_t rows, const struct metric *m, bool fold,
+/* One slab of a matrix as one type. */
+static enum b2_status compensate(struct trial *t, struct compensate_out *out,
+                                 const struct choose_candidate *cand,
+                                 const struct metric *m, const float *w, int64_t rows,
                                  struct b2_err *err)
 {
-    const struct recipe *r = k->p->c->recipe;
+    const struct recipe *r = t->k->p->c->recipe;
     const struct compensate_how how = {0.0, r->refine > 0, r->ternary_rule};
+    struct codes codes;
 
-    return compensate_rows(out, codes, w, rows, m, NULL, fold ? k->p->c->rotate : NULL,
-                           &how, k->blas, k->p->env->pool, err);
+    if (!codes_of(&codes, cand->type))
+        return err_set(err, B2_EUNSUP, "%s has no codes", dtype_info(cand->type)->name);
+    const struct slab_job j = {.slabs = &t->slabs,
+                               .i = t->i,
+                               .codes = &codes,
+                               .w = w,
+                               .rows = rows,
+                               .m = m,
+                               .rotate = cand->fold ? t->rotate : NULL,
+                               .how = &how,
+                               .b = t->k->blas,
+                               .pool = t->k->p->env->pool};
+    return slab_compensate(out, &j, err);
 }
 
 /* A candidate on the sample, and the smallest one on all rows too. */
 static enum b2_status try_candidate(struct trial *t, struct tried *tr, int cand,
-                                    const struct codes *codes, const struct metric *m,
-                                    struct b2_err *err)
+                                    const struct metric *m, struct b2_err *err)
 {
     struct cost *k = t->k;
     const struct choose_candidate *cd = &tr->it->candidate[cand];
     const float *w = stream_teacher(k->stream, tr->part);
-    int64_t d = m->d, rows = stream_rows(k->stream, tr->part);
+    int64_t d = t->slabs.d, rows = stream_rows(k->stream, tr->part);
     int64_t n = min_i64(rows, SAMPLE_ROWS);
     float *sample = mem_calloc((size_t)(n * d), sizeof *sample);
     struct compensate_out out = {.bytes = mem_calloc((size_t)cd->n_bytes, 1)};
@@ -91,13 +110,13 @@ static enum b2_status try_candidate(struct trial *t, struct tried *tr, int cand,
         rc = err_set(err, B2_ENOMEM, "out of memory");
     if (!rc) {
         take_sample(sample, w, rows, d);
-        rc = compensate(k, &out, codes, sample, n, m, cd->fold, err);
+        rc = compensate(t, &out, cd, m, sample, n, err);
     }
-    tr->error[cand] = out.energy > 0.0 ? out.loss / out.energy : 0.0;
-    if (!rc && cand == tr->smallest) {
-        out.values = stream_student(k->stream, tr->part);
-        rc = compensate(k, &out, codes, w, rows, m, cd->fold, err);
-    }
+    tr->loss[cand] += out.loss;
+    tr->energy[cand] += out.energy;
+    tr->done[cand] = true;
+    if (!rc && cand == tr->smallest)
+        rc = compensate(t, &tr->out, cd, m, w, rows, err);
     mem_free(sample);
     mem_free(out.bytes);
     return rc;
@@ -108,8 +127,8 @@ static enum b2_status try_metric(struct trial *t, int64_t group, bool fold,
                                  struct b2_err *err)
 {
     struct metric m = {0};
-    enum b2_status rc = metric_new(&m, &t->sums, fold ? t->k->p->c->rotate : NULL,
-                                   group, t->k->blas, err);
+    enum b2_status rc =
+        metric_new(&m, &t->sums, fold ? t->rotate : NULL, group, t->k->blas, err);
 
     for (int i = 0; i < t->n && !rc; i++) {
         struct tried *tr = &t->tried[i];
@@ -117,9 +136,9 @@ static enum b2_status try_metric(struct trial *t, int64_t group, bool fold,
             const struct choose_candidate *cd = &tr->it->candidate[c];
             struct codes codes;
             if (!is_compensable(tr->it, cd, &codes) || codes.group != group ||
-                cd->fold != fold || tr->error[c] >= 0.0)
+                cd->fold != fold || tr->done[c])
                 continue;
-            rc = try_candidate(t, tr, c, &codes, &m, err);
+            rc = try_candidate(t, tr, c, &m, err);
             if (rc)
                 err_wrap(err, "tensor %s", tr->it->t->name);
         }
@@ -137,12 +156,16 @@ static enum b2_status try_all(struct trial *t, struct b2_err *err)
         const struct tried *tr = &t->tried[i];
         for (int c = 0; c < tr->it->n_candidates && !rc; c++) {
             struct codes codes;
-            if (is_compensable(tr->it, &tr->it->candidate[c], &codes) &&
-                tr->error[c] < 0.0)
+            if (is_compensable(tr->it, &tr->it->candidate[c], &codes) && !tr->done[c])
                 rc = try_metric(t, codes.group, tr->it->candidate[c].fold, err);
         }
     }
     return rc;
+}
+
+static double output_error(const struct tried *tr, int cand)
+{
+    return tr->energy[cand] > 0.0 ? tr->loss[cand] / tr->energy[cand] : 0.0;
 }
 
 /* From errors to nat. Candidates that the sweep cannot make compare by their weights'
@@ -151,7 +174,8 @@ static void fill_damage(struct cost *k, struct tried *tr)
 {
     struct choose_item *it = tr->it;
     const struct choose_candidate *ref = &it->candidate[tr->smallest];
-    double nat = stream_damage(k->stream, tr->part), per = tr->error[tr->smallest];
+    double nat = stream_damage(k->stream, tr->part),
+           per = output_error(tr, tr->smallest);
 
     log_line(k->p->log, LOG_DEBUG, "%s as %s: %.5f nat, %.4f of the output's energy",
              it->t->name, dtype_info(ref->type)->name, nat, per);
@@ -163,15 +187,16 @@ static void fill_damage(struct cost *k, struct tried *tr)
     for (int c = 0; c < it->n_candidates; c++) {
         struct choose_candidate *cd = &it->candidate[c];
         double ratio = 1.0;
-        if (tr->error[c] >= 0.0)
-            ratio = per > 0.0 ? tr->error[c] / per : 0.0;
+        if (tr->done[c])
+            ratio = per > 0.0 ? output_error(tr, c) / per : 0.0;
         else if (ref->error > 0.0)
             ratio = cd->error / ref->error;
         cd->damage = cd->copy ? 0.0 : nat * ratio;
     }
 }
 
-static void find_tried(struct trial *t, enum stream_input in)
+static enum b2_status find_tried(struct trial *t, enum stream_input in,
+                                 struct b2_err *err)
 {
     struct choose *c = t->k->p->c;
 
@@ -184,28 +209,80 @@ static void find_tried(struct trial *t, enum stream_input in)
         *tr = (struct tried){.it = &c->item[at],
                              .part = (enum stream_part)part,
                              .smallest = find_smallest(&c->item[at])};
-        for (int i = 0; i < CHOOSE_MAX_CANDIDATES; i++)
-            tr->error[i] = -1.0;
+        tr->bytes = mem_calloc((size_t)tr->it->candidate[tr->smallest].n_bytes, 1);
+        if (!tr->bytes)
+            return err_set(err, B2_ENOMEM, "out of memory");
+        tr->out.bytes = tr->bytes;
+        tr->out.values = stream_student(t->k->stream, tr->part);
     }
+    return B2_OK;
+}
+
+/* As in normal.c, for all candidates at once. */
+static void cut_input(struct trial *t, enum stream_input in)
+{
+    const struct choose *c = t->k->p->c;
+    int64_t d = stream_width(t->k->stream, in), unit = 1;
+
+    for (int i = 0; i < t->n; i++) {
+        const struct choose_item *it = t->tried[i].it;
+        for (int k = 0; k < it->n_candidates; k++) {
+            struct codes codes;
+            if (!is_compensable(it, &it->candidate[k], &codes))
+                continue;
+            unit = max_i64(unit, codes.group);
+            if (it->candidate[k].fold)
+                unit = max_i64(unit, rotate_block_of(c->rotate, d));
+        }
+    }
+    t->slabs = slabs_cut(d, unit, c->recipe->metric_width);
+}
+
+static bool folds_any(const struct trial *t)
+{
+    for (int i = 0; i < t->n; i++)
+        for (int k = 0; k < t->tried[i].it->n_candidates; k++)
+            if (t->tried[i].it->candidate[k].fold)
+                return true;
+    return false;
+}
+
+static enum b2_status measure_slab(struct trial *t, enum stream_input in,
+                                   struct b2_err *err)
+{
+    enum b2_status rc = metric_sums_new(&t->sums, slab_width(&t->slabs, t->i), err);
+
+    for (int i = 0; i < t->n; i++)
+        memset(t->tried[i].done, 0, sizeof t->tried[i].done);
+    if (!rc && folds_any(t)) {
+        t->rotate = slab_rotate(t->k->p->c->rotate, &t->slabs, t->i);
+        rc = t->rotate ? B2_OK : err_set(err, B2_ENOMEM, "out of memory");
+    }
+    if (!rc) {
+        t->sums.from = t->slabs.from[t->i];
+        t->sums.stride = t->slabs.d;
+        stream_collect(t->k->stream, in, &t->sums);
+        rc = try_all(t, err);
+    }
+    rotate_free(t->rotate);
+    t->rotate = NULL;
+    metric_sums_free(&t->sums);
+    return rc;
 }
 
 static enum b2_status measure_input(struct cost *k, enum stream_input in,
                                     struct b2_err *err)
 {
     struct trial t = {.k = k};
-    enum b2_status rc = B2_OK;
+    enum b2_status rc = find_tried(&t, in, err);
 
-    find_tried(&t, in);
-    if (t.n == 0)
-        return B2_OK;
-    rc = metric_sums_new(&t.sums, stream_width(k->stream, in), err);
-    if (!rc) {
-        stream_collect(k->stream, in, &t.sums);
-        rc = try_all(&t, err);
-    }
-    metric_sums_free(&t.sums);
+    cut_input(&t, in);
+    for (t.i = 0; t.i < t.slabs.n && t.n > 0 && !rc; t.i++)
+        rc = measure_slab(&t, in, err);
     for (int i = 0; i < t.n && !rc; i++)
         fill_damage(k, &t.tried[i]);
+    for (int i = 0; i < t.n; i++)
+        mem_free(t.tried[i].bytes);
     return rc;
 }
 

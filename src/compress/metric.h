@@ -17,8 +17,9 @@
 /* The sums of one input of d values. */
 struct metric_sums {
     int64_t d, n_tokens;
-    double *h, *c; /* [d, d] */
-    float *part;   /* [d, d], of one batch */
+    double *h, *c;        /* [d, d] */
+    float *part;          /* [2, d, d], of one batch */
+    int64_t from, stride; /* rows of x and z are stride wide and begin at from; 0: d */
 };
 
 enum b2_status metric_sums_new(struct metric_sums *s, int64_t d,

@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "compress/fit.h"
+#include "compress/slab.h"
 #include "tensor/quant.h"
 
 #include <string.h>
@@ -19,7 +20,7 @@ struct part {
     bool compensated;
     struct codes codes;
     uint8_t *bytes; /* of the layer just done */
-    struct fit_stat stat;
+    struct compensate_out out;
 };
 
 struct normal {
@@ -115,14 +116,18 @@ static void find_parts(struct normal *n)
             find_part(n, &n->part[layer][part], layer, part);
 }
 
-/* The largest input's sums, target and metric in F64 and F32. */
-static uint64_t solve_bytes(const struct model *m)
+/* The largest slab's sums, target and metric in F64 and F32, and copies of a matrix's
+ * columns. */
+static uint64_t solve_bytes(const struct normal *n)
 {
-    uint64_t d = (uint64_t)max_i64(
-        max_i64(m->hp.d, m->hp.f),
-        max_i64(m->hp.n_heads * m->hp.head_dim, m->hp.v_heads * m->hp.v_dim));
+    const struct hparams *hp = &n->m->hp;
+    int64_t heads = max_i64(hp->n_heads * hp->head_dim, hp->v_heads * hp->v_dim);
+    int64_t widest = max_i64(max_i64(hp->d, hp->f), heads);
+    int64_t limit = n->p.recipe->metric_width;
+    uint64_t d = (uint64_t)(limit > 0 ? min_i64(widest, limit) : widest);
+    uint64_t copies = limit > 0 && widest > limit ? (uint64_t)hp->d * d * 10 : 0;
 
-    return d * d * (8 + 8 + 4 + 4 + 4 + 8 + 8 + 4 + 4);
+    return d * d * (8 + 8 + 4 + 4 + 4 + 8 + 8 + 4 + 4) + copies;
 }
 
 static enum b2_status check_memory(const struct normal *n, bool *keep,
@@ -130,8 +135,8 @@ static enum b2_status check_memory(const struct normal *n, bool *keep,
 {
     int threads = n->p.pool ? pool_threads(n->p.pool) : 1;
     const struct calib *c = n->p.calib;
-    uint64_t need = stream_bytes(n->m, c->n_seqs, c->ctx, threads) + solve_bytes(n->m) +
-                    OTHER_BYTES;
+    uint64_t need =
+        stream_bytes(n->m, c->n_seqs, c->ctx, threads) + solve_bytes(n) + OTHER_BYTES;
     uint64_t more = stream_keep_bytes(n->m, c->n_seqs, c->ctx);
 
     *keep = n->p.mem_limit == 0 ? more <= KEEP_MAX : need + more <= n->p.mem_limit;
@@ -296,22 +301,60 @@ static enum b2_status fill_student(struct normal *n, enum stream_part part,
 
 /* ---- one stage ---- */
 
+/* What one slab of an input says. */
 struct stage {
+    enum stream_input in;
+    struct slabs slabs;
+    int i; /* the slab */
     struct metric_sums sums;
     float *target; /* NULL: no correction */
     struct metric metric;
-    bool metric_fold; /* what the metric was made for */
+    struct rotate *rotate; /* of the slab; NULL: nothing is rotated */
+    bool metric_fold;      /* what the metric was made for */
 };
 
-static enum b2_status make_stage(struct normal *n, struct stage *s,
-                                 enum stream_input in, struct b2_err *err)
+/* Slabs hold whole groups of all parts' types and whole blocks of the rotation. */
+static struct slabs cut_input(const struct normal *n, enum stream_input in)
 {
-    int64_t d = stream_width(n->stream, in);
+    int64_t d = stream_width(n->stream, in), unit = 1;
+
+    for (int part = 0; part < N_ALL_PARTS; part++) {
+        const struct part *p = &n->part[n->layer][part];
+        if (stream_input_of((enum stream_part)part) != in || !p->compensated)
+            continue;
+        unit = max_i64(unit, p->codes.group);
+        if (choose_picked(item_of(n, p))->fold)
+            unit = max_i64(unit, rotate_block_of(n->p.c->rotate, d));
+    }
+    return slabs_cut(d, unit, n->p.recipe->metric_width);
+}
+
+static bool folds_any(const struct normal *n, enum stream_input in)
+{
+    for (int part = 0; part < N_ALL_PARTS; part++) {
+        const struct part *p = &n->part[n->layer][part];
+        if (stream_input_of((enum stream_part)part) == in && p->compensated &&
+            choose_picked(item_of(n, p))->fold)
+            return true;
+    }
+    return false;
+}
+
+static enum b2_status make_stage(struct normal *n, struct stage *s, struct b2_err *err)
+{
+    int64_t d = slab_width(&s->slabs, s->i);
     enum b2_status rc = metric_sums_new(&s->sums, d, err);
 
     if (rc)
         return rc;
-    stream_collect(n->stream, in, &s->sums);
+    s->sums.from = s->slabs.from[s->i];
+    s->sums.stride = s->slabs.d;
+    if (folds_any(n, s->in)) {
+        s->rotate = slab_rotate(n->p.c->rotate, &s->slabs, s->i);
+        if (!s->rotate)
+            return err_set(err, B2_ENOMEM, "out of memory");
+    }
+    stream_collect(n->stream, s->in, &s->sums);
     if (n->p.recipe->mismatch <= 0.0)
         return B2_OK;
     s->target = mem_calloc((size_t)(d * d), sizeof *s->target);
@@ -324,6 +367,7 @@ static void free_stage(struct stage *s)
 {
     metric_sums_free(&s->sums);
     metric_free(&s->metric);
+    rotate_free(s->rotate);
     mem_free(s->target);
 }
 
@@ -333,10 +377,9 @@ static enum b2_status compensate_part(struct normal *n, struct stage *s,
     struct part *p = &n->part[n->layer][part];
     const struct choose_item *it = item_of(n, p);
     const struct choose_candidate *cand = choose_picked(it);
-    const struct rotate *rotate = cand->fold ? n->p.c->rotate : NULL;
+    const struct rotate *rotate = cand->fold ? s->rotate : NULL;
     const struct compensate_how how = {n->p.recipe->mismatch, n->p.recipe->refine,
                                        n->p.recipe->ternary_rule};
-    struct compensate_out out = {0};
     enum b2_status rc = B2_OK;
 
     if (s->metric.group != p->codes.group || s->metric_fold != cand->fold) {
@@ -344,22 +387,45 @@ static enum b2_status compensate_part(struct normal *n, struct stage *s,
         s->metric_fold = cand->fold;
         rc = metric_new(&s->metric, &s->sums, rotate, p->codes.group, n->blas, err);
     }
-    p->bytes = mem_calloc((size_t)cand->n_bytes, 1);
+    if (s->i == 0) {
+        p->bytes = mem_calloc((size_t)cand->n_bytes, 1);
+        p->out = (struct compensate_out){.bytes = p->bytes,
+                                         .values = stream_student(n->stream, part)};
+    }
     if (!rc && !p->bytes)
         rc = err_set(err, B2_ENOMEM, "out of memory");
-    out.bytes = p->bytes;
-    out.values = stream_student(n->stream, part);
+    const struct slab_job j = {.slabs = &s->slabs,
+                               .i = s->i,
+                               .codes = &p->codes,
+                               .w = stream_teacher(n->stream, part),
+                               .rows = stream_rows(n->stream, part),
+                               .m = &s->metric,
+                               .target = s->target,
+                               .rotate = rotate,
+                               .how = &how,
+                               .b = n->blas,
+                               .pool = n->p.pool};
     if (!rc)
-        rc = compensate_rows(&out, &p->codes, stream_teacher(n->stream, part),
-                             stream_rows(n->stream, part), &s->metric, s->target,
-                             rotate, &how, n->blas, n->p.pool, err);
+        rc = slab_compensate(&p->out, &j, err);
     if (rc)
         err_wrap(err, "tensor %s", it->t->name);
-    p->stat = out.stat;
-    if (!rc)
+    else if (s->i == s->slabs.n - 1)
         log_line(n->p.log, LOG_DEBUG,
                  "%s: %.4f of the output's energy lost, damping %g", it->t->name,
-                 out.energy > 0.0 ? out.loss / out.energy : 0.0, s->metric.damp);
+                 p->out.energy > 0.0 ? p->out.loss / p->out.energy : 0.0,
+                 s->metric.damp);
+    return rc;
+}
+
+static enum b2_status run_slab(struct normal *n, struct stage *s, struct b2_err *err)
+{
+    struct part *parts = n->part[n->layer];
+    enum b2_status rc = make_stage(n, s, err);
+
+    for (int part = 0; part < N_ALL_PARTS && !rc; part++)
+        if (stream_input_of((enum stream_part)part) == s->in && parts[part].compensated)
+            rc = compensate_part(n, s, (enum stream_part)part, err);
+    free_stage(s);
     return rc;
 }
 
@@ -367,22 +433,21 @@ static enum b2_status run_stage(struct normal *n, enum stream_input in,
                                 struct b2_err *err)
 {
     struct part *parts = n->part[n->layer];
-    struct stage s = {0};
+    const struct slabs slabs = cut_input(n, in);
     bool any = false;
     enum b2_status rc = B2_OK;
 
-    for (int part = 0; part < N_ALL_PARTS; part++)
-        any |= stream_input_of((enum stream_part)part) == in && parts[part].compensated;
-    if (any)
-        rc = make_stage(n, &s, in, err);
     for (int part = 0; part < N_ALL_PARTS && !rc; part++) {
         if (stream_input_of((enum stream_part)part) != in || parts[part].item < 0)
             continue;
-        rc = parts[part].compensated
-                 ? compensate_part(n, &s, (enum stream_part)part, err)
-                 : fill_student(n, (enum stream_part)part, NULL, err);
+        any |= parts[part].compensated;
+        if (!parts[part].compensated)
+            rc = fill_student(n, (enum stream_part)part, NULL, err);
     }
-    free_stage(&s);
+    for (int i = 0; i < slabs.n && any && !rc; i++) {
+        struct stage s = {.in = in, .slabs = slabs, .i = i};
+        rc = run_slab(n, &s, err);
+    }
     if (rc)
         err_wrap(err, "layer %lld", (long long)n->layer);
     return rc;
@@ -434,7 +499,7 @@ const uint8_t *normal_bytes(const struct normal *n, int64_t item, struct fit_sta
     for (int part = 0; n->layer >= 0 && part < N_ALL_PARTS; part++) {
         const struct part *p = &n->part[n->layer][part];
         if (p->item == item && p->bytes) {
-            *stat = p->stat;
+            *stat = p->out.stat;
             return p->bytes;
         }
     }

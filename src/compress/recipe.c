@@ -381,7 +381,10 @@ void recipe_json(const struct recipe *r, struct str *out)
     if (r->only_types)
         json_types(r, out);
     if (r->effort == RECIPE_NORMAL)
-        str_printf(out, ",\"mismatch\":%.17g,\"refine\":%d,\"calibration\":%s",
-                   r->mismatch, r->refine, r->calibration ? r->calibration : "null");
+        str_printf(out,
+                   ",\"mismatch\":%.17g,\"refine\":%d,\"metric_width\":%lld,"
+                   "\"calibration\":%s",
+                   r->mismatch, r->refine, (long long)r->metric_width,
+                   r->calibration ? r->calibration : "null");
     str_put(out, "}");
 }

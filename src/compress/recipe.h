@@ -43,6 +43,7 @@ enum recipe_effort { RECIPE_FAST, RECIPE_NORMAL };
 struct recipe {
     enum recipe_effort effort;
     double mismatch;         /* normal: share of the correction for earlier errors */
+    int64_t metric_width;    /* normal: wider inputs are cut (slab.h); 0: none is */
     int refine;              /* normal: passes over the codes */
     const char *calibration; /* normal: what it was, as JSON; borrowed */
     enum recipe_budget budget;

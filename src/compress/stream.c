@@ -1,7 +1,7 @@
 /*
  * stream.c - two residual streams, a worker per thread, one layer's weights.
  */
-#include "compress/stream.h"
+#include "compress/stream_int.h"
 
 #include "base/cpu.h"
 #include "base/mem.h"
@@ -10,39 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-enum {
-    BATCH_TOKENS = 4096,
-    PROBE_TOKENS = 256,
-    PROBE_ROWS = 64,
-    TEACHER = 0,
-    STUDENT = 1,
-    CHUNK_ROWS = 16
-};
-
-struct worker {
-    struct backend *be;
-    struct forward f;
-};
-
-struct stream {
-    struct stream_params p;
-    int64_t layer, n_calib; /* sequences in the sums */
-    int64_t base;           /* layer that stream_damage() compares with; -1: none yet */
-    float *x[2];            /* [n_seqs * ctx, D] of teacher and student */
-    float *w[2][N_ALL_PARTS]; /* [rows, width] */
-    float *batch[2];          /* [batch_seqs * ctx, widest input] */
-    float *kept[2];           /* [n_calib * ctx, input of o], or NULL: made twice */
-    bool have_kept;           /* of this layer */
-    int64_t batch_seqs;
-    struct worker *worker; /* [threads] */
-    int n_workers;
-    struct backend *probe_be;
-    struct forward probe;
-    float *logits[2]; /* [PROBE_ROWS, V] */
-    /* of the step that the pool runs */
-    enum stream_input input;
-    int64_t first_seq;
-};
+enum { BATCH_TOKENS = 4096, CHUNK_ROWS = 16 };
 
 /* ---- shapes ---- */
 
@@ -140,16 +108,10 @@ static int64_t seqs_of_batch(int64_t ctx)
     return max_i64(1, BATCH_TOKENS / ctx);
 }
 
-/* One sequence at a time, all of it in one pass. */
-static struct cache_params cache_of(int64_t tokens)
-{
-    return (struct cache_params){.type = DT_F16, .ctx = tokens, .batch = tokens};
-}
-
 uint64_t stream_bytes(const struct model *m, int64_t n_seqs, int64_t ctx, int threads)
 {
     const struct hparams *hp = &m->hp;
-    const struct cache_params cache = cache_of(ctx);
+    const struct cache_params cache = stream_cache(ctx);
     int64_t weights = 0, floats;
     uint64_t kv = 0;
 
@@ -173,8 +135,7 @@ uint64_t stream_keep_bytes(const struct model *m, int64_t n_seqs, int64_t ctx)
 
 /* ---- products ---- */
 
-/* y [ctx, rows] = x wᵀ for the side's weight. */
-static void product(const struct stream *s, int side, enum stream_part part, float *y,
+void stream_product(const struct stream *s, int side, enum stream_part part, float *y,
                     const float *x)
 {
     int64_t d = stream_width(s, stream_input_of(part)), rows = stream_rows(s, part);
@@ -184,9 +145,8 @@ static void product(const struct stream *s, int side, enum stream_part part, flo
               (struct blas_mat){s->w[side][part], d, true}, 1.0f, 0.0f);
 }
 
-/* Leaves an input of one sequence in f->act. */
-static void make_input(const struct stream *s, struct forward *f, int side, int64_t seq,
-                       enum stream_input in)
+void stream_input(const struct stream *s, struct forward *f, int side, int64_t seq,
+                  enum stream_input in)
 {
     int64_t n = s->p.ctx, d = s->p.m->hp.d;
 
@@ -196,23 +156,23 @@ static void make_input(const struct stream *s, struct forward *f, int side, int6
     else
         forward_ffn_input(f, s->layer, n);
     if (in == INPUT_O && s->p.m->layers[s->layer].delta) {
-        product(s, side, PART_Q, f->gate, f->act->x);
-        product(s, side, PART_K, f->q, f->act->x);
-        product(s, side, PART_ALPHA, f->k, f->act->x);
-        product(s, side, PART_BETA, f->v, f->act->x);
+        stream_product(s, side, PART_Q, f->gate, f->act->x);
+        stream_product(s, side, PART_K, f->q, f->act->x);
+        stream_product(s, side, PART_ALPHA, f->k, f->act->x);
+        stream_product(s, side, PART_BETA, f->v, f->act->x);
         forward_delta_reset(f, s->layer);
         forward_delta_heads(f, s->layer, n);
     } else if (in == INPUT_O) {
         bool gated = s->p.m->hp.arch->attn_gate;
-        product(s, side, PART_Q, gated ? f->gate : f->q, f->act->x);
-        product(s, side, PART_K, f->k, f->act->x);
-        product(s, side, PART_V, f->v, f->act->x);
+        stream_product(s, side, PART_Q, gated ? f->gate : f->q, f->act->x);
+        stream_product(s, side, PART_K, f->k, f->act->x);
+        stream_product(s, side, PART_V, f->v, f->act->x);
         if (gated)
             forward_split_queries(f, n);
         forward_attn_heads(f, s->layer, n, 0);
     } else if (in == INPUT_DOWN) {
-        product(s, side, PART_GATE, f->gate, f->act->x);
-        product(s, side, PART_UP, f->up, f->act->x);
+        stream_product(s, side, PART_GATE, f->gate, f->act->x);
+        stream_product(s, side, PART_UP, f->up, f->act->x);
         forward_ffn_hidden(f, s->layer, n);
     }
 }
@@ -232,7 +192,7 @@ static void collect_items(void *ctx, int64_t begin, int64_t end, int thread)
     for (int64_t i = begin; i < end; i++) {
         int side = (int)(i % sides(s));
         int64_t seq = i / sides(s);
-        make_input(s, f, side, s->first_seq + seq, s->input);
+        stream_input(s, f, side, s->first_seq + seq, s->input);
         memcpy(s->batch[side] + seq * n, f->act->x, (size_t)n * sizeof(float));
         if (s->input == INPUT_O && s->kept[side])
             memcpy(s->kept[side] + (s->first_seq + seq) * n, f->act->x,
@@ -268,9 +228,9 @@ static void attention_items(void *ctx, int64_t begin, int64_t end, int thread)
             x = s->kept[side] + seq * size;
             f->x = s->x[side] + seq * s->p.ctx * s->p.m->hp.d;
         } else {
-            make_input(s, f, side, seq, INPUT_O);
+            stream_input(s, f, side, seq, INPUT_O);
         }
-        product(s, side, PART_O, f->gate, x);
+        stream_product(s, side, PART_O, f->gate, x);
         forward_attn_output(f, s->layer, s->p.ctx);
     }
 }
@@ -282,8 +242,8 @@ static void ffn_items(void *ctx, int64_t begin, int64_t end, int thread)
 
     for (int64_t i = begin; i < end; i++) {
         int side = (int)(i % sides(s));
-        make_input(s, f, side, i / sides(s), INPUT_DOWN);
-        product(s, side, PART_DOWN, f->gate, f->act->x);
+        stream_input(s, f, side, i / sides(s), INPUT_DOWN);
+        stream_product(s, side, PART_DOWN, f->gate, f->act->x);
         forward_ffn_output(f, s->layer, s->p.ctx);
     }
 }
@@ -332,150 +292,6 @@ enum b2_status stream_begin(struct stream *s, int64_t layer, struct b2_err *err)
     return B2_OK;
 }
 
-/* ---- probe ---- */
-
-/* log(sum(exp(l))) */
-static double log_sum(const float *l, int64_t n)
-{
-    double max = -(double)INFINITY, sum = 0.0;
-
-    for (int64_t i = 0; i < n; i++)
-        max = (double)l[i] > max ? (double)l[i] : max;
-    for (int64_t i = 0; i < n; i++)
-        sum += exp((double)l[i] - max);
-    return max + log(sum);
-}
-
-/* Alone it is run for every tensor, and half as long does. */
-static int64_t probe_tokens(const struct stream *s)
-{
-    return min_i64(s->p.alone ? PROBE_TOKENS / 2 : PROBE_TOKENS, s->p.ctx);
-}
-
-/* Runs layers from `from` on over what lies in the probe's residual stream. */
-static void probe_layers(struct stream *s, int side, int64_t from)
-{
-    int64_t n = probe_tokens(s);
-
-    forward_rewind(&s->probe, 0); /* what gated delta nets remember of other runs */
-    for (int64_t i = from; i < s->p.m->hp.n_layers; i++)
-        forward_layer(&s->probe, i, n, 0);
-    forward_head(&s->probe, n, min_i64(PROBE_ROWS, n), s->logits[side]);
-}
-
-static void probe_logits(struct stream *s, int side, int64_t from)
-{
-    int64_t n = probe_tokens(s), d = s->p.m->hp.d;
-    const float *x = s->x[side] + (s->p.n_seqs - 1) * s->p.ctx * d;
-
-    memcpy(s->probe.x, x, (size_t)(n * d) * sizeof *x);
-    probe_layers(s, side, from);
-}
-
-/* Mean over the probe's rows. */
-static double divergence_of_logits(const struct stream *s)
-{
-    int64_t V = s->p.m->hp.vocab, rows = min_i64(PROBE_ROWS, s->p.ctx);
-    double sum = 0.0;
-
-    for (int64_t r = 0; r < rows; r++) {
-        const float *t = s->logits[TEACHER] + r * V, *c = s->logits[STUDENT] + r * V;
-        double zt = log_sum(t, V), zc = log_sum(c, V);
-        for (int64_t v = 0; v < V; v++) {
-            double p = exp((double)t[v] - zt);
-            sum += p * (((double)t[v] - zt) - ((double)c[v] - zc));
-        }
-    }
-    return sum / (double)rows;
-}
-
-double stream_divergence(struct stream *s, int64_t layer)
-{
-    if (!s->p.probe)
-        return (double)NAN;
-    probe_logits(s, STUDENT, layer + 1);
-    return divergence_of_logits(s);
-}
-
-/* The probe through the rest of the layer, from where the teacher stands, with one part
- * of the student's (N_ALL_PARTS: none). */
-static void probe_layer(struct stream *s, enum stream_part part, bool attention)
-{
-    int64_t seq = s->p.n_seqs - 1, size = s->p.ctx * s->p.m->hp.d;
-    struct forward *f = &s->worker[0].f;
-    float *own[N_ALL_PARTS];
-
-    memcpy(own, s->w[STUDENT], sizeof own);
-    memcpy(s->w[STUDENT], s->w[TEACHER], sizeof own);
-    if (part != N_ALL_PARTS)
-        s->w[STUDENT][part] = own[part];
-    memcpy(s->x[STUDENT] + seq * size, s->x[TEACHER] + seq * size,
-           (size_t)size * sizeof(float));
-    if (attention) {
-        make_input(s, f, STUDENT, seq, INPUT_O);
-        product(s, STUDENT, PART_O, f->gate, f->act->x);
-        forward_attn_output(f, s->layer, s->p.ctx);
-    }
-    make_input(s, f, STUDENT, seq, INPUT_DOWN);
-    product(s, STUDENT, PART_DOWN, f->gate, f->act->x);
-    forward_ffn_output(f, s->layer, s->p.ctx);
-    memcpy(s->w[STUDENT], own, sizeof own);
-}
-
-/* The layers behind this one have the probe's own arithmetic (activations of 8 bits), so
- * the teacher is made the same way, once in each layer: the difference is the part's. */
-double stream_damage(struct stream *s, enum stream_part part)
-{
-    bool attention = stream_input_of(part) < INPUT_FFN;
-
-    if (s->base != s->layer) {
-        probe_layer(s, N_ALL_PARTS, attention);
-        probe_logits(s, STUDENT, s->layer + 1);
-        memcpy(s->logits[TEACHER], s->logits[STUDENT],
-               (size_t)(min_i64(PROBE_ROWS, probe_tokens(s)) * s->p.m->hp.vocab) *
-                   sizeof(float));
-        s->base = s->layer;
-    }
-    probe_layer(s, part, attention);
-    return stream_divergence(s, s->layer);
-}
-
-double stream_damage_table(struct stream *s, const struct weight *table, bool embed,
-                           bool head)
-{
-    struct model with = *s->p.m;
-    int64_t n = probe_tokens(s);
-
-    if (embed)
-        with.embd = *table;
-    if (head)
-        with.head = *table;
-    s->probe.m = &with;
-    forward_embed(&s->probe, s->p.ids + (s->p.n_seqs - 1) * s->p.ctx, n);
-    probe_layers(s, STUDENT, 0);
-    s->probe.m = s->p.m;
-    return divergence_of_logits(s);
-}
-
-static enum b2_status make_probe(struct stream *s, struct b2_err *err)
-{
-    const struct model *m = s->p.m;
-    struct backend_config cfg = {.pool = s->p.pool, .cpu = cpu_features()};
-    size_t n = (size_t)(PROBE_ROWS * m->hp.vocab);
-    const struct cache_params cache = cache_of(min_i64(PROBE_TOKENS, s->p.ctx));
-    enum b2_status rc = backend_cpu_new(&s->probe_be, &cfg, err);
-
-    if (!rc)
-        rc = forward_init(&s->probe, m, s->probe_be, &cache, err);
-    s->logits[TEACHER] = mem_calloc(n, sizeof(float));
-    s->logits[STUDENT] = mem_calloc(n, sizeof(float));
-    if (!rc && (!s->logits[TEACHER] || !s->logits[STUDENT]))
-        rc = err_set(err, B2_ENOMEM, "out of memory for the probe");
-    if (!rc)
-        probe_logits(s, TEACHER, 0);
-    return rc;
-}
-
 /* ---- make and free ---- */
 
 static enum b2_status check_model(const struct model *m, struct b2_err *err)
@@ -504,7 +320,7 @@ static enum b2_status check_model(const struct model *m, struct b2_err *err)
 static enum b2_status make_workers(struct stream *s, struct b2_err *err)
 {
     struct backend_config cfg = {.cpu = cpu_features(), .exact = true};
-    const struct cache_params cache = cache_of(s->p.ctx);
+    const struct cache_params cache = stream_cache(s->p.ctx);
     enum b2_status rc = B2_OK;
 
     s->n_workers = s->p.pool ? pool_threads(s->p.pool) : 1;
@@ -578,7 +394,7 @@ enum b2_status stream_new(struct stream **out, const struct stream_params *p,
         rc = make_workers(s, err);
     if (!rc) {
         embed(s);
-        rc = p->probe ? make_probe(s, err) : B2_OK;
+        rc = p->probe ? stream_make_probe(s, err) : B2_OK;
     }
     if (rc) {
         stream_free(s);

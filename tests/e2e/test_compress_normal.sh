@@ -39,6 +39,17 @@ for threads in 2 5; do
     [ "$(sum "$dir/t.gguf")" = "$want" ] || fail "$threads threads give other bytes"
 done
 
+# Statistics in parts: nothing where inputs are narrower, other bytes where they are not.
+for width in 64 1000000; do
+    run "${args[@]}" --metric-width $width --threads 2 -o "$dir/w$width.gguf" || fail "width $width"
+done
+"$bin" inspect "$dir/w64.gguf" --verify >"$dir/out" 2>"$dir/err" || fail "width 64: inspect"
+end() { tail -c 8192 "$1" | sha256sum; } # of the last tensors
+[ "$(end "$dir/w1000000.gguf")" = "$(end "$dir/want.gguf")" ] ||
+    fail "a width that cuts nothing changed the weights"
+[ "$(end "$dir/w64.gguf")" != "$(end "$dir/want.gguf")" ] ||
+    fail "statistics in parts changed nothing"
+
 # Killed after 1 to 4 pieces; then it goes on and ends with the same bytes.
 for pieces in 1 3 4; do
     rm -f "$dir/k.gguf"

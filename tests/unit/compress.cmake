@@ -24,6 +24,7 @@ set_tests_properties(model_compress_real PROPERTIES
 
 # Error compensation; skipped without OpenBLAS.
 b2_test(test_compensate SRC unit/test_compensate.c LIBS b2_compress)
+b2_test(test_slab SRC unit/test_slab.c LIBS b2_compress)
 b2_test(test_calib SRC unit/test_calib.c LIBS b2_compress)
 add_test(NAME e2e_compress_normal
     COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/e2e/test_compress_normal.sh
