@@ -34,3 +34,10 @@ set_tests_properties(e2e_compress_normal PROPERTIES
     SKIP_RETURN_CODE 77 TIMEOUT 240 LABELS e2e)
 b2_test(test_rotation_own SRC unit/test_rotation_own.c LIBS b2_compress)
 b2_test(test_private SRC unit/test_private.c LIBS b2_format)
+foreach(name contract compress_edges)
+    add_test(NAME cli_${name} COMMAND Python3::Interpreter
+        ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_${name}.py
+        $<TARGET_FILE:bonsai2_cli> $<TARGET_FILE:tiny_model>)
+    set_tests_properties(cli_${name} PROPERTIES
+        SKIP_RETURN_CODE 77 TIMEOUT 120 LABELS e2e)
+endforeach()
