@@ -13,9 +13,10 @@
 
 struct compress {
     struct cli_common common;
-    const char *output, *budget, *effort, *rotate, *ternary_rule, *tail, *report;
+    const char *output, *budget, *effort, *rotate, *ternary_rule, *tail, *report,
+        *types, *costs;
     struct opt_list rules, calib, avoid;
-    int64_t calib_tokens, calib_ctx, refine;
+    int64_t calib_tokens, calib_ctx, refine, layers, metric_width;
     double mismatch;
     bool dry_run, force;
     struct recipe recipe;
@@ -45,7 +46,11 @@ static enum b2_status read_recipe(struct compress *c, struct b2_err *err)
         rc = recipe_set_ternary_rule(r, c->ternary_rule, err);
     if (!rc && c->tail)
         rc = recipe_set_tail(r, c->tail, err);
+    if (!rc && c->types)
+        rc = recipe_set_types(r, c->types, err);
+    r->layers = (int)c->layers;
     r->mismatch = c->mismatch;
+    r->metric_width = c->metric_width;
     r->refine = (int)c->refine;
     r->seed = (uint64_t)c->common.seed;
     return rc;
@@ -158,6 +163,7 @@ static int compress_run(struct compress *c, const char *source)
         .calib = &calib,
         .distill = &c->words.p,
         .distilled = &c->distilled,
+        .costs = c->costs,
         .mem_limit = c->common.mem_limit,
         .dry_run = c->dry_run,
         .force = c->force,
@@ -231,7 +237,10 @@ static int read_words(struct compress *c, const struct cmd *cmd)
      "How much of the error of earlier layers each layer makes up for. [0.5]"}, \
     {OPT_INT, 0, "refine", "N", &(c)->refine, 0, 100, \
      "Passes over the codes after compensation; 0 also leaves scales as fitted. " \
-     "[4]"}
+     "[4]"}, \
+    {OPT_INT, 0, "metric-width", "N", &(c)->metric_width, 0, 1e6, \
+     "Wider inputs are cut into parts with statistics of their own, which take memory " \
+     "as the square of their width; 0: none is. [6144]"}
 /* clang-format on */
 
 int cmd_compress(int argc, char **argv)
@@ -248,6 +257,7 @@ int cmd_compress(int argc, char **argv)
                          .calib_tokens = 65536,
                          .calib_ctx = 512,
                          .refine = 4,
+                         .metric_width = 6144,
                          .mismatch = 0.5,
                          .words = distill_words_make()};
     const struct opt opts[] = {
@@ -264,6 +274,14 @@ int cmd_compress(int argc, char **argv)
         {OPT_LIST, 'r', "rule", "GLOB=TYPE", &c.rules, 0, 0,
          "Type for the matrices that match: a type name, ternary, or keep. Of several "
          "that match the last one wins."},
+        {OPT_STR, 0, "types", "TYPE,...", &c.types, 0, 0,
+         "What a budget may choose from: type names, ternary, keep (the source's "
+         "bytes). [those that every program reads, ternary and keep]"},
+        {OPT_STR, 0, "costs", "FILE", &c.costs, 0, 0,
+         "With a budget and --calib: read what each type costs each tensor from there, "
+         "or write it there when there is no such file."},
+        {OPT_INT, 0, "layers", "N", &c.layers, 1, 1e6,
+         "Compress the first N layers and keep the others as they are."},
         {OPT_STR, 0, "rotate", "none|auto|each|N", &c.rotate, 0, 0,
          "Rotate the inputs of ternary linear layers in blocks of N before rounding; "
          "auto: the largest that fits all; each: the largest for each width. Less "

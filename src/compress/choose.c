@@ -77,6 +77,7 @@ static void add_candidate(const struct choose *c, struct choose_item *it, enum d
         .fold = fold,
         .pad = pad,
         .n_bytes = blocks * (uint64_t)info->bytes * (uint64_t)tensor_rows(it->t),
+        .damage = -1.0,
     };
 }
 
@@ -178,6 +179,34 @@ static enum b2_status decide_by_rule(const struct choose *c, struct choose_item 
     return B2_OK;
 }
 
+/* The types that --types names. */
+static enum b2_status add_named(const struct choose *c, struct choose_item *it,
+                                struct b2_err *err)
+{
+    const struct recipe *r = c->recipe;
+    bool rotated = c->source_rotated || (c->rotate && role_foldable(it->role));
+    int64_t width = tensor_width(it->t);
+    enum dtype t;
+
+    it->why = CHOOSE_BUDGET;
+    if (r->type_ternary && ternary_type(c, &t, width, rotated))
+        add_candidate(c, it, t, false);
+    for (int k = 0; k < N_DTYPES; k++)
+        if (r->type[k] &&
+            (r->tail == RECIPE_TAIL_PAD || divides((enum dtype)k, width)) &&
+            it->n_candidates < CHOOSE_MAX_CANDIDATES - 1)
+            add_candidate(c, it, (enum dtype)k, false);
+    if (r->type_keep)
+        return keep_bytes(c, it, err);
+    if (it->n_candidates == 0)
+        return err_set(
+            err, B2_EARG,
+            "tensor %s: none of --types divides its rows of %lld; add a type "
+            "with a smaller group, or keep",
+            it->t->name, (long long)width);
+    return B2_OK;
+}
+
 /* Everything a budget may choose for this tensor: smaller than the source, or the
  * source itself. */
 static void add_ladder(const struct choose *c, struct choose_item *it)
@@ -216,6 +245,10 @@ static enum b2_status decide(const struct choose *c, struct choose_item *it,
         it->why = CHOOSE_OTHER;
         return keep_bytes(c, it, err);
     }
+    if (c->recipe->layers > 0 && it->layer >= c->recipe->layers) {
+        it->why = CHOOSE_LATER;
+        return keep_bytes(c, it, err);
+    }
     if (rule >= 0)
         return decide_by_rule(c, it, &c->recipe->rule[rule], err);
     if (it->role == ROLE_OTHER) {
@@ -227,6 +260,8 @@ static enum b2_status decide(const struct choose *c, struct choose_item *it,
                        "tensor %s: no rule matches and there is no budget; give "
                        "--budget 90MB, or a rule such as --rule '*=ternary'",
                        it->t->name);
+    if (c->recipe->only_types)
+        return add_named(c, it, err);
     add_ladder(c, it);
     return B2_OK;
 }
@@ -237,6 +272,8 @@ static bool may_rotate(const struct choose *c, const struct choose_item *it)
     int rule = recipe_match(c->recipe, it->t->name);
 
     if (!role_foldable(it->role) || it->t->rank < 2 || !choose_is_numbers(it->t->type))
+        return false;
+    if (c->recipe->layers > 0 && it->layer >= c->recipe->layers)
         return false;
     if (rule < 0)
         return c->recipe->budget != RECIPE_NO_BUDGET;
@@ -278,7 +315,9 @@ static enum b2_status prepare_rotation(struct choose *c, const struct meta *m,
         if (rc)
             err_wrap(err, "tensor %s", c->item[i].t->name);
     }
-    if (rotate_block(c->rotate) > 0) /* the contract with one block has a word for it */
+    /* The contract with one block has a word for it; statistics of inputs are in the
+     * order of the columns. */
+    if (rotate_block(c->rotate) > 0 && c->recipe->effort == RECIPE_FAST)
         c->heads = heads_read(m);
     return rc;
 }
@@ -383,11 +422,14 @@ enum b2_status choose_allocate(struct choose *c, uint64_t max_bytes, bool in_fil
         double prior = role_prior(it->role, it->layer, c->n_layers, c->tied) *
                        (double)tensor_count(it->t);
         units[i].n_choices = it->n_candidates;
-        for (int k = 0; k < it->n_candidates; k++)
+        for (int k = 0; k < it->n_candidates; k++) {
+            const struct choose_candidate *cand = &it->candidate[k];
             units[i].choice[k] = (struct budget_choice){
-                .bytes = cost(it, &it->candidate[k], in_file),
-                .damage = role_damage(it->candidate[k].error) * prior,
+                .bytes = cost(it, cand, in_file),
+                .damage = cand->damage < 0.0 ? role_damage(cand->error) * prior
+                                             : cand->damage,
             };
+        }
     }
     enum b2_status rc = budget_allocate(units, c->n, max_bytes, err);
     for (int64_t i = 0; i < c->n && !rc; i++)

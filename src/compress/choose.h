@@ -20,8 +20,9 @@ enum choose_why {
     CHOOSE_OTHER,  /* a matrix that is no linear layer (router, convolution): kept */
     CHOOSE_RULE,
     CHOOSE_BUDGET,
-    CHOOSE_TAIL, /* the wanted type does not divide the row; --tail keep */
-    CHOOSE_PAD,  /* the same; --tail pad: the wanted type with wider rows */
+    CHOOSE_TAIL,  /* the wanted type does not divide the row; --tail keep */
+    CHOOSE_PAD,   /* the same; --tail pad: the wanted type with wider rows */
+    CHOOSE_LATER, /* behind the last layer that is asked for (recipe.layers) */
 };
 
 enum { CHOOSE_MAX_CANDIDATES = 10 };
@@ -33,6 +34,7 @@ struct choose_candidate {
     int64_t pad;      /* zeros behind each row, after the rotation */
     uint64_t n_bytes; /* of the whole tensor, with padding */
     double error;     /* relative squared error, measured on sampled rows */
+    double damage;    /* nat, measured (cost.h); negative: not */
 };
 
 struct choose_item {
@@ -75,6 +77,14 @@ static inline bool choose_is_numbers(enum dtype t)
 static inline const struct choose_candidate *choose_picked(const struct choose_item *it)
 {
     return &it->candidate[it->pick];
+}
+
+/* Layers that are worked on; those behind them keep their bytes. */
+static inline int choose_layers(const struct choose *c)
+{
+    int n = c->recipe->layers;
+
+    return n > 0 && n < c->n_layers ? n : c->n_layers;
 }
 
 /* How an item is rounded: tables of tokens favour large weights. */

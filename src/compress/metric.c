@@ -41,7 +41,7 @@ struct adding {
     struct metric_sums *s;
     const struct blas *b;
     const float *x, *z;
-    int64_t n_tokens, n_tiles;
+    int64_t stride, n_tokens, n_tiles;
 };
 
 /* Tile i of H below the diagonal's end, or (from n_tiles on) of C. */
@@ -59,9 +59,9 @@ static void add_tile(void *ctx, int64_t begin, int64_t end, int thread)
         float *part = a->s->part + (cross ? d * d : 0) + from * d + skip;
         double *sum = (cross ? a->s->c : a->s->h) + from * d + skip;
         struct blas_size size = {rows, d - skip, a->n_tokens};
-        struct blas_mat left = {(cross ? a->z : a->x) + from, d, true};
-        blas_gemm(a->b, part, d, size, left, (struct blas_mat){a->x + skip, d, false},
-                  1.0f, 0.0f);
+        struct blas_mat left = {(cross ? a->z : a->x) + from, a->stride, true};
+        blas_gemm(a->b, part, d, size, left,
+                  (struct blas_mat){a->x + skip, a->stride, false}, 1.0f, 0.0f);
         for (int64_t r = 0; r < rows; r++)
             for (int64_t k = 0; k < d - skip; k++)
                 sum[r * d + k] += (double)part[r * d + k];
@@ -71,9 +71,15 @@ static void add_tile(void *ctx, int64_t begin, int64_t end, int thread)
 void metric_sums_add(struct metric_sums *s, const struct blas *b, struct pool *pool,
                      const float *x, const float *z, int64_t n_tokens)
 {
-    struct adding a = {s, b, x, z, n_tokens, (s->d + TILE - 1) / TILE};
+    struct adding a = {s,
+                       b,
+                       x + s->from,
+                       z ? z + s->from : NULL,
+                       s->stride ? s->stride : s->d,
+                       n_tokens,
+                       (s->d + TILE - 1) / TILE};
 
-    pool_run(pool, add_tile, &a, 2 * a.n_tiles, 1);
+    pool_run(pool, add_tile, &a, (z ? 2 : 1) * a.n_tiles, 1);
     s->n_tokens += n_tokens;
 }
 

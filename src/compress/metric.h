@@ -17,15 +17,16 @@
 /* The sums of one input of d values. */
 struct metric_sums {
     int64_t d, n_tokens;
-    double *h, *c; /* [d, d] */
-    float *part;   /* [d, d], of one batch */
+    double *h, *c;        /* [d, d] */
+    float *part;          /* [2, d, d], of one batch */
+    int64_t from, stride; /* rows of x and z are stride wide and begin at from; 0: d */
 };
 
 enum b2_status metric_sums_new(struct metric_sums *s, int64_t d,
                                struct b2_err *err) NODISCARD;
 void metric_sums_free(struct metric_sums *s); /* zeroed is fine */
-/* Adds n_tokens rows [d] of student x and teacher z. The same for any pool; the batches
- * must be cut alike. */
+/* Adds n_tokens rows [d] of student x and teacher z (NULL: C is not wanted). The same for
+ * any pool; the batches must be cut alike. */
 void metric_sums_add(struct metric_sums *s, const struct blas *b, struct pool *pool,
                      const float *x, const float *z, int64_t n_tokens);
 

@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "compress/fit.h"
+#include "compress/slab.h"
 #include "tensor/quant.h"
 
 #include <string.h>
@@ -19,7 +20,7 @@ struct part {
     bool compensated;
     struct codes codes;
     uint8_t *bytes; /* of the layer just done */
-    struct fit_stat stat;
+    struct compensate_out out;
 };
 
 struct normal {
@@ -27,12 +28,9 @@ struct normal {
     struct blas *blas;
     struct model *m;
     struct stream *stream;
-    struct part (*part)[N_PARTS]; /* [layers] */
+    struct part (*part)[N_ALL_PARTS]; /* [layers] */
     int64_t layer;
 };
-
-static const enum role role_of_part[N_PARTS] = {ROLE_Q,    ROLE_K,  ROLE_V,   ROLE_O,
-                                                ROLE_GATE, ROLE_UP, ROLE_DOWN};
 
 const char *normal_core(const struct normal *n)
 {
@@ -46,13 +44,42 @@ static const struct choose_item *item_of(const struct normal *n, const struct pa
 
 /* ---- plan ---- */
 
-/* The item of a part of a layer, or -1. */
-static int64_t find_item(const struct choose *c, int64_t layer, int part)
+/* What a part may be called behind "blk.N."; gated delta nets have names of their own. */
+static const char *const part_names[N_ALL_PARTS][2] = {
+    [PART_Q] = {"attn_q.weight", "attn_qkv.weight"},
+    [PART_K] = {"attn_k.weight", "attn_gate.weight"},
+    [PART_V] = {"attn_v.weight", NULL},
+    [PART_O] = {"attn_output.weight", "ssm_out.weight"},
+    [PART_GATE] = {"ffn_gate.weight", NULL},
+    [PART_UP] = {"ffn_up.weight", NULL},
+    [PART_DOWN] = {"ffn_down.weight", NULL},
+    [PART_ALPHA] = {"ssm_alpha.weight", NULL},
+    [PART_BETA] = {"ssm_beta.weight", NULL},
+};
+
+int64_t normal_find(const struct choose *c, int64_t layer, enum stream_part part)
 {
-    for (int64_t i = 0; i < c->n; i++)
-        if (c->item[i].layer == layer && c->item[i].role == role_of_part[part])
-            return i;
+    for (int64_t i = 0; i < c->n; i++) {
+        const struct choose_item *it = &c->item[i];
+        const char *name = strchr(it->t->name, '.'); /* of "blk.N." */
+        name = name ? strchr(name + 1, '.') : NULL;
+        if (!name || it->layer != layer)
+            continue;
+        for (int k = 0; k < 2; k++)
+            if (part_names[part][k] && strcmp(name + 1, part_names[part][k]) == 0)
+                return i;
+    }
     return -1;
+}
+
+/* A layer with ssm_out is a gated delta net: it has all parts but V; others have all but
+ * alpha and beta. */
+static bool is_wanted(const struct choose *c, int64_t layer, int part)
+{
+    int64_t o = normal_find(c, layer, PART_O);
+    bool delta = o >= 0 && c->item[o].role == ROLE_SSM_OUT;
+
+    return part == PART_V ? !delta : part < N_PARTS || delta;
 }
 
 enum b2_status normal_check(const struct choose *c, struct b2_err *err)
@@ -61,37 +88,46 @@ enum b2_status normal_check(const struct choose *c, struct b2_err *err)
         return err_set(err, B2_EUNSUP,
                        "the source's weights are rotated already; compensation starts "
                        "from the model before it was compressed");
-    for (int64_t layer = 0; layer < c->n_layers; layer++)
-        for (int part = 0; part < N_PARTS; part++)
-            if (find_item(c, layer, part) < 0)
+    for (int64_t layer = 0; layer < choose_layers(c); layer++)
+        for (int part = 0; part < N_ALL_PARTS; part++)
+            if (is_wanted(c, layer, part) &&
+                normal_find(c, layer, (enum stream_part)part) < 0)
                 return err_set(err, B2_EUNSUP,
                                "layer %lld has no %s: this architecture cannot be "
                                "compensated; use --effort fast",
-                               (long long)layer, role_name(role_of_part[part]));
+                               (long long)layer, part_names[part][0]);
     return B2_OK;
+}
+
+static void find_part(const struct normal *n, struct part *p, int64_t layer, int part)
+{
+    p->item = normal_find(n->p.c, layer, (enum stream_part)part);
+    if (p->item < 0)
+        return;
+    const struct choose_candidate *cand = choose_picked(item_of(n, p));
+    p->compensated = !cand->copy && cand->pad == 0 && codes_of(&p->codes, cand->type) &&
+                     tensor_width(item_of(n, p)->t) % p->codes.group == 0;
 }
 
 static void find_parts(struct normal *n)
 {
-    for (int64_t layer = 0; layer < n->m->hp.n_layers; layer++) {
-        for (int part = 0; part < N_PARTS; part++) {
-            struct part *p = &n->part[layer][part];
-            p->item = find_item(n->p.c, layer, part);
-            const struct choose_candidate *cand = choose_picked(item_of(n, p));
-            p->compensated = !cand->copy && cand->pad == 0 &&
-                             codes_of(&p->codes, cand->type) &&
-                             tensor_width(item_of(n, p)->t) % p->codes.group == 0;
-        }
-    }
+    for (int64_t layer = 0; layer < choose_layers(n->p.c); layer++)
+        for (int part = 0; part < N_ALL_PARTS; part++)
+            find_part(n, &n->part[layer][part], layer, part);
 }
 
-/* The largest input's sums, target and metric in F64 and F32. */
-static uint64_t solve_bytes(const struct model *m)
+/* The largest slab's sums, target and metric in F64 and F32, and copies of a matrix's
+ * columns. */
+static uint64_t solve_bytes(const struct normal *n)
 {
-    uint64_t d =
-        (uint64_t)max_i64(max_i64(m->hp.d, m->hp.f), m->hp.n_heads * m->hp.head_dim);
+    const struct hparams *hp = &n->m->hp;
+    int64_t heads = max_i64(hp->n_heads * hp->head_dim, hp->v_heads * hp->v_dim);
+    int64_t widest = max_i64(max_i64(hp->d, hp->f), heads);
+    int64_t limit = n->p.recipe->metric_width;
+    uint64_t d = (uint64_t)(limit > 0 ? min_i64(widest, limit) : widest);
+    uint64_t copies = limit > 0 && widest > limit ? (uint64_t)hp->d * d * 10 : 0;
 
-    return d * d * (8 + 8 + 4 + 4 + 4 + 8 + 8 + 4 + 4);
+    return d * d * (8 + 8 + 4 + 4 + 4 + 8 + 8 + 4 + 4) + copies;
 }
 
 static enum b2_status check_memory(const struct normal *n, bool *keep,
@@ -99,8 +135,8 @@ static enum b2_status check_memory(const struct normal *n, bool *keep,
 {
     int threads = n->p.pool ? pool_threads(n->p.pool) : 1;
     const struct calib *c = n->p.calib;
-    uint64_t need = stream_bytes(n->m, c->n_seqs, c->ctx, threads) + solve_bytes(n->m) +
-                    OTHER_BYTES;
+    uint64_t need =
+        stream_bytes(n->m, c->n_seqs, c->ctx, threads) + solve_bytes(n) + OTHER_BYTES;
     uint64_t more = stream_keep_bytes(n->m, c->n_seqs, c->ctx);
 
     *keep = n->p.mem_limit == 0 ? more <= KEEP_MAX : need + more <= n->p.mem_limit;
@@ -167,7 +203,7 @@ enum b2_status normal_new(struct normal **out, const struct normal_params *p,
 
 static void drop_bytes(struct normal *n)
 {
-    for (int part = 0; n->part && n->layer >= 0 && part < N_PARTS; part++) {
+    for (int part = 0; n->part && n->layer >= 0 && part < N_ALL_PARTS; part++) {
         mem_free(n->part[n->layer][part].bytes);
         n->part[n->layer][part].bytes = NULL;
     }
@@ -265,22 +301,60 @@ static enum b2_status fill_student(struct normal *n, enum stream_part part,
 
 /* ---- one stage ---- */
 
+/* What one slab of an input says. */
 struct stage {
+    enum stream_input in;
+    struct slabs slabs;
+    int i; /* the slab */
     struct metric_sums sums;
     float *target; /* NULL: no correction */
     struct metric metric;
-    bool metric_fold; /* what the metric was made for */
+    struct rotate *rotate; /* of the slab; NULL: nothing is rotated */
+    bool metric_fold;      /* what the metric was made for */
 };
 
-static enum b2_status make_stage(struct normal *n, struct stage *s,
-                                 enum stream_input in, struct b2_err *err)
+/* Slabs hold whole groups of all parts' types and whole blocks of the rotation. */
+static struct slabs cut_input(const struct normal *n, enum stream_input in)
 {
-    int64_t d = stream_width(n->stream, in);
+    int64_t d = stream_width(n->stream, in), unit = 1;
+
+    for (int part = 0; part < N_ALL_PARTS; part++) {
+        const struct part *p = &n->part[n->layer][part];
+        if (stream_input_of((enum stream_part)part) != in || !p->compensated)
+            continue;
+        unit = max_i64(unit, p->codes.group);
+        if (choose_picked(item_of(n, p))->fold)
+            unit = max_i64(unit, rotate_block_of(n->p.c->rotate, d));
+    }
+    return slabs_cut(d, unit, n->p.recipe->metric_width);
+}
+
+static bool folds_any(const struct normal *n, enum stream_input in)
+{
+    for (int part = 0; part < N_ALL_PARTS; part++) {
+        const struct part *p = &n->part[n->layer][part];
+        if (stream_input_of((enum stream_part)part) == in && p->compensated &&
+            choose_picked(item_of(n, p))->fold)
+            return true;
+    }
+    return false;
+}
+
+static enum b2_status make_stage(struct normal *n, struct stage *s, struct b2_err *err)
+{
+    int64_t d = slab_width(&s->slabs, s->i);
     enum b2_status rc = metric_sums_new(&s->sums, d, err);
 
     if (rc)
         return rc;
-    stream_collect(n->stream, in, &s->sums);
+    s->sums.from = s->slabs.from[s->i];
+    s->sums.stride = s->slabs.d;
+    if (folds_any(n, s->in)) {
+        s->rotate = slab_rotate(n->p.c->rotate, &s->slabs, s->i);
+        if (!s->rotate)
+            return err_set(err, B2_ENOMEM, "out of memory");
+    }
+    stream_collect(n->stream, s->in, &s->sums);
     if (n->p.recipe->mismatch <= 0.0)
         return B2_OK;
     s->target = mem_calloc((size_t)(d * d), sizeof *s->target);
@@ -293,6 +367,7 @@ static void free_stage(struct stage *s)
 {
     metric_sums_free(&s->sums);
     metric_free(&s->metric);
+    rotate_free(s->rotate);
     mem_free(s->target);
 }
 
@@ -302,10 +377,9 @@ static enum b2_status compensate_part(struct normal *n, struct stage *s,
     struct part *p = &n->part[n->layer][part];
     const struct choose_item *it = item_of(n, p);
     const struct choose_candidate *cand = choose_picked(it);
-    const struct rotate *rotate = cand->fold ? n->p.c->rotate : NULL;
+    const struct rotate *rotate = cand->fold ? s->rotate : NULL;
     const struct compensate_how how = {n->p.recipe->mismatch, n->p.recipe->refine,
                                        n->p.recipe->ternary_rule};
-    struct compensate_out out = {0};
     enum b2_status rc = B2_OK;
 
     if (s->metric.group != p->codes.group || s->metric.unit != p->codes.unit ||
@@ -315,22 +389,45 @@ static enum b2_status compensate_part(struct normal *n, struct stage *s,
         rc = metric_new(&s->metric, &s->sums, rotate, p->codes.group, p->codes.unit,
                         n->blas, err);
     }
-    p->bytes = mem_calloc((size_t)cand->n_bytes, 1);
+    if (s->i == 0) {
+        p->bytes = mem_calloc((size_t)cand->n_bytes, 1);
+        p->out = (struct compensate_out){.bytes = p->bytes,
+                                         .values = stream_student(n->stream, part)};
+    }
     if (!rc && !p->bytes)
         rc = err_set(err, B2_ENOMEM, "out of memory");
-    out.bytes = p->bytes;
-    out.values = stream_student(n->stream, part);
+    const struct slab_job j = {.slabs = &s->slabs,
+                               .i = s->i,
+                               .codes = &p->codes,
+                               .w = stream_teacher(n->stream, part),
+                               .rows = stream_rows(n->stream, part),
+                               .m = &s->metric,
+                               .target = s->target,
+                               .rotate = rotate,
+                               .how = &how,
+                               .b = n->blas,
+                               .pool = n->p.pool};
     if (!rc)
-        rc = compensate_rows(&out, &p->codes, stream_teacher(n->stream, part),
-                             stream_rows(n->stream, part), &s->metric, s->target,
-                             rotate, &how, n->blas, n->p.pool, err);
+        rc = slab_compensate(&p->out, &j, err);
     if (rc)
         err_wrap(err, "tensor %s", it->t->name);
-    p->stat = out.stat;
-    if (!rc)
+    else if (s->i == s->slabs.n - 1)
         log_line(n->p.log, LOG_DEBUG,
                  "%s: %.4f of the output's energy lost, damping %g", it->t->name,
-                 out.energy > 0.0 ? out.loss / out.energy : 0.0, s->metric.damp);
+                 p->out.energy > 0.0 ? p->out.loss / p->out.energy : 0.0,
+                 s->metric.damp);
+    return rc;
+}
+
+static enum b2_status run_slab(struct normal *n, struct stage *s, struct b2_err *err)
+{
+    struct part *parts = n->part[n->layer];
+    enum b2_status rc = make_stage(n, s, err);
+
+    for (int part = 0; part < N_ALL_PARTS && !rc; part++)
+        if (stream_input_of((enum stream_part)part) == s->in && parts[part].compensated)
+            rc = compensate_part(n, s, (enum stream_part)part, err);
+    free_stage(s);
     return rc;
 }
 
@@ -338,22 +435,21 @@ static enum b2_status run_stage(struct normal *n, enum stream_input in,
                                 struct b2_err *err)
 {
     struct part *parts = n->part[n->layer];
-    struct stage s = {0};
+    const struct slabs slabs = cut_input(n, in);
     bool any = false;
     enum b2_status rc = B2_OK;
 
-    for (int part = 0; part < N_PARTS; part++)
-        any |= stream_input_of((enum stream_part)part) == in && parts[part].compensated;
-    if (any)
-        rc = make_stage(n, &s, in, err);
-    for (int part = 0; part < N_PARTS && !rc; part++) {
-        if (stream_input_of((enum stream_part)part) != in)
+    for (int part = 0; part < N_ALL_PARTS && !rc; part++) {
+        if (stream_input_of((enum stream_part)part) != in || parts[part].item < 0)
             continue;
-        rc = parts[part].compensated
-                 ? compensate_part(n, &s, (enum stream_part)part, err)
-                 : fill_student(n, (enum stream_part)part, NULL, err);
+        any |= parts[part].compensated;
+        if (!parts[part].compensated)
+            rc = fill_student(n, (enum stream_part)part, NULL, err);
     }
-    free_stage(&s);
+    for (int i = 0; i < slabs.n && any && !rc; i++) {
+        struct stage s = {.in = in, .slabs = slabs, .i = i};
+        rc = run_slab(n, &s, err);
+    }
     if (rc)
         err_wrap(err, "layer %lld", (long long)n->layer);
     return rc;
@@ -389,9 +485,10 @@ enum b2_status normal_replay(struct normal *n, int64_t layer,
 {
     enum b2_status rc = begin_layer(n, layer, err);
 
-    for (int part = 0; part < N_PARTS && !rc; part++)
-        rc = fill_student(n, (enum stream_part)part,
-                          bytes(ctx, n->part[layer][part].item), err);
+    for (int part = 0; part < N_ALL_PARTS && !rc; part++)
+        if (n->part[layer][part].item >= 0)
+            rc = fill_student(n, (enum stream_part)part,
+                              bytes(ctx, n->part[layer][part].item), err);
     if (!rc) {
         stream_attention(n->stream);
         stream_ffn(n->stream);
@@ -401,10 +498,10 @@ enum b2_status normal_replay(struct normal *n, int64_t layer,
 
 const uint8_t *normal_bytes(const struct normal *n, int64_t item, struct fit_stat *stat)
 {
-    for (int part = 0; n->layer >= 0 && part < N_PARTS; part++) {
+    for (int part = 0; n->layer >= 0 && part < N_ALL_PARTS; part++) {
         const struct part *p = &n->part[n->layer][part];
         if (p->item == item && p->bytes) {
-            *stat = p->stat;
+            *stat = p->out.stat;
             return p->bytes;
         }
     }

@@ -26,6 +26,9 @@ struct normal_params {
     const struct log *log;
 };
 
+/* The item of a part of a layer, or -1. */
+int64_t normal_find(const struct choose *c, int64_t layer, enum stream_part part);
+
 /* Whether all layers have the usual weights, asked before any work. B2_EUNSUP: not. */
 enum b2_status normal_check(const struct choose *c, struct b2_err *err) NODISCARD;
 

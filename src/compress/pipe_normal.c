@@ -91,7 +91,10 @@ static enum b2_status make_layer(struct pipeline *pl, int64_t layer, uint64_t *n
                                  struct b2_err *err)
 {
     const struct scan_env *env = &pl->p->env;
-    enum b2_status rc = normal_layer(pl->normal, layer, env->cancelled, env->ctx, err);
+    enum b2_status rc = B2_OK;
+
+    if (layer < choose_layers(&pl->c))
+        rc = normal_layer(pl->normal, layer, env->cancelled, env->ctx, err);
 
     for (int64_t i = 0; i < pl->n_pieces && !rc; i++)
         if (pl->c.item[pl->piece[i].begin].layer == layer && !pl->piece[i].done)
@@ -102,7 +105,7 @@ static enum b2_status make_layer(struct pipeline *pl, int64_t layer, uint64_t *n
 static enum b2_status run_layers(struct pipeline *pl, uint64_t *n_done,
                                  struct b2_err *err)
 {
-    int64_t n = pl->c.n_layers, made = 0;
+    int64_t n = choose_layers(&pl->c), made = 0;
     double start_s = clock_s();
     enum b2_status rc = B2_OK;
 
@@ -126,6 +129,8 @@ static enum b2_status run_layers(struct pipeline *pl, uint64_t *n_done,
             each * (double)(n - 1 - layer));
         progress_update(pl->p->env.progress, *n_done, pl->kld);
     }
+    for (int64_t layer = n; layer < pl->c.n_layers && !rc; layer++)
+        rc = layer_done(pl, layer) ? B2_OK : make_layer(pl, layer, n_done, err);
     return rc;
 }
 

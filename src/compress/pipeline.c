@@ -5,6 +5,8 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "compress/cost.h"
+#include "compress/cost_file.h"
 #include "compress/outmeta.h"
 #include "compress/round.h"
 #include "format/gguf.h"
@@ -94,10 +96,7 @@ static uint64_t budget_bytes(const struct pipeline *pl)
 static enum b2_status stage_choose(struct pipeline *pl, struct b2_err *err)
 {
     const struct recipe *recipe = pl->p->recipe;
-    enum b2_status rc = modelfile_sha256(pl->mf, pl->sha256, err);
 
-    if (rc)
-        return rc;
     switch (recipe->budget) {
     case RECIPE_BYTES:
         return fit_bytes(pl, budget_bytes(pl), err);
@@ -434,6 +433,39 @@ static enum b2_status read_calibration(struct pipeline *pl, struct b2_err *err)
     return B2_OK;
 }
 
+/* Measured, or read from where an earlier run left them. */
+static enum b2_status stage_cost(struct pipeline *pl, struct report *r,
+                                 struct b2_err *err)
+{
+    const char *path = pl->p->costs;
+    const struct cost_params cp = {.source = pl->p->source,
+                                   .mf = pl->mf,
+                                   .c = &pl->c,
+                                   .calib = &pl->calib,
+                                   .env = &pl->p->env,
+                                   .mem_limit = pl->p->mem_limit,
+                                   .log = pl->p->log};
+    double start_s = clock_s();
+    struct str key = {0};
+    bool found = false;
+    enum b2_status rc = B2_OK;
+
+    cost_file_key(&pl->recipe, pl->sha256, &key);
+    if (!str_ok(&key))
+        rc = err_set(err, B2_ENOMEM, "costs: out of memory");
+    if (!rc && path)
+        rc = cost_file_read(&pl->c, path, key.data, &found, err);
+    if (!rc && !found) {
+        begin_stage(pl, "cost");
+        rc = cost_measure(&cp, err);
+    }
+    if (!rc && path && !found)
+        rc = cost_file_write(&pl->c, path, key.data, err);
+    str_free(&key);
+    report_add_stage(r, "cost", clock_s() - start_s, 0);
+    return rc;
+}
+
 static enum b2_status run_stages(struct pipeline *pl, struct report *r,
                                  struct b2_err *err)
 {
@@ -456,6 +488,11 @@ static enum b2_status run_stages(struct pipeline *pl, struct report *r,
     begin_stage(pl, "scan");
     rc = scan_run(&pl->c, pl->mf, &env, err);
     report_add_stage(r, "scan", clock_s() - start_s, modelfile_bytes(pl->mf));
+    if (!rc)
+        rc = modelfile_sha256(pl->mf, pl->sha256, err);
+    if (!rc && pl->recipe.effort == RECIPE_NORMAL &&
+        pl->recipe.budget != RECIPE_NO_BUDGET)
+        rc = stage_cost(pl, r, err);
     if (!rc) {
         start_s = clock_s();
         rc = stage_choose(pl, err);

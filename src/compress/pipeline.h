@@ -2,6 +2,7 @@
  * pipeline.h - a model file in, a compressed model file out.
  *
  *   scan    read and check every value, measure what each type would cost
+ *   cost    effort normal with a budget: what each type would cost in nat (cost.h)
  *   choose  a type for each tensor, within the budget
  *   round   layer by layer into pieces on disk (work.h)
  *   write   pieces and keys to one GGUF
@@ -24,6 +25,7 @@ struct pipeline_params {
     const char *output; /* may be NULL in a dry run */
     const struct recipe *recipe;
     const struct calib_params *calib; /* from effort normal on */
+    const char *costs; /* file of measured costs (cost_file.h); NULL: none */
     /* Of effort best: how it is trained; models, texts and all below are set from here. */
     const struct distill_params *distill;
     struct distill_report *distilled; /* filled in effort best; distill_report_free() */

@@ -156,6 +156,44 @@ enum b2_status recipe_add_rule(struct recipe *r, const char *word, struct b2_err
     return rc;
 }
 
+/* One word of a list of types. */
+static enum b2_status add_type(struct recipe *r, const char *word, size_t len,
+                               struct b2_err *err)
+{
+    struct recipe_rule rule = {.want = RECIPE_TYPE};
+    char name[32];
+
+    if (len == 0 || len >= sizeof name)
+        return err_set(err, B2_EARG,
+                       "--types: expected names with commas between, such as "
+                       "ternary,Q4_0,Q8_0");
+    memcpy(name, word, len);
+    name[len] = '\0';
+    enum b2_status rc = set_rule_type(&rule, name, name, err);
+    if (rc) {
+        err_wrap(err, "--types");
+        return rc;
+    }
+    r->type_ternary |= rule.want == RECIPE_TERNARY;
+    r->type_keep |= rule.want == RECIPE_KEEP;
+    if (rule.want == RECIPE_TYPE)
+        r->type[rule.type] = true;
+    return B2_OK;
+}
+
+enum b2_status recipe_set_types(struct recipe *r, const char *words, struct b2_err *err)
+{
+    enum b2_status rc = B2_OK;
+
+    r->only_types = true;
+    for (const char *w = words; !rc; w += strcspn(w, ",") + 1) {
+        rc = add_type(r, w, strcspn(w, ","), err);
+        if (!w[strcspn(w, ",")])
+            break;
+    }
+    return rc;
+}
+
 enum b2_status recipe_set_rotate(struct recipe *r, const char *word, struct b2_err *err)
 {
     int64_t n;
@@ -277,6 +315,28 @@ static const char *want_name(const struct recipe_rule *rule)
     return dtype_info(rule->type)->name;
 }
 
+static void json_types(const struct recipe *r, struct str *out)
+{
+    const char *comma = "";
+
+    str_put(out, ",\"types\":[");
+    if (r->type_ternary) {
+        str_put(out, "\"ternary\"");
+        comma = ",";
+    }
+    if (r->type_keep) {
+        str_printf(out, "%s\"keep\"", comma);
+        comma = ",";
+    }
+    for (int t = 0; t < N_DTYPES; t++) {
+        if (!r->type[t])
+            continue;
+        str_printf(out, "%s\"%s\"", comma, dtype_info((enum dtype)t)->name);
+        comma = ",";
+    }
+    str_put(out, "]");
+}
+
 /* Defaults are written too: a later version may choose others. */
 void recipe_json(const struct recipe *r, struct str *out)
 {
@@ -316,8 +376,15 @@ void recipe_json(const struct recipe *r, struct str *out)
                ternarise_rule_name(r->ternary_rule),
                ternarise_scale_name(r->ternary_rule), tails[r->tail],
                (unsigned long long)r->seed);
+    if (r->layers > 0)
+        str_printf(out, ",\"layers\":%d", r->layers);
+    if (r->only_types)
+        json_types(r, out);
     if (r->effort >= RECIPE_NORMAL)
-        str_printf(out, ",\"mismatch\":%.17g,\"refine\":%d,\"calibration\":%s",
-                   r->mismatch, r->refine, r->calibration ? r->calibration : "null");
+        str_printf(out,
+                   ",\"mismatch\":%.17g,\"refine\":%d,\"metric_width\":%lld,"
+                   "\"calibration\":%s",
+                   r->mismatch, r->refine, (long long)r->metric_width,
+                   r->calibration ? r->calibration : "null");
     str_put(out, "}");
 }

@@ -44,7 +44,9 @@ enum recipe_effort { RECIPE_FAST, RECIPE_NORMAL, RECIPE_BEST };
 struct recipe {
     enum recipe_effort effort;
     double mismatch; /* from normal on: share of the correction for earlier errors */
-    int refine;      /* from normal on: passes over the codes */
+    int64_t
+        metric_width; /* from normal on: wider inputs are cut (slab.h); 0: none is */
+    int refine;       /* from normal on: passes over the codes */
     const char *calibration; /* from normal on: what it was, as JSON; borrowed */
     enum recipe_budget budget;
     uint64_t budget_bytes; /* of the whole file */
@@ -52,6 +54,9 @@ struct recipe {
     struct recipe_rule rule[RECIPE_MAX_RULES];
     int n_rules;
     enum ternarise_rule ternary_rule;
+    int layers;      /* only the first of them, the others are kept; 0: all */
+    bool only_types; /* a budget chooses from these alone: */
+    bool type[N_DTYPES], type_ternary, type_keep;
     enum recipe_tail tail;
     int64_t rotate; /* RECIPE_ROTATE_… or a block size */
     uint64_t seed;
@@ -63,6 +68,9 @@ enum b2_status recipe_set_budget(struct recipe *r, const char *word,
                                  struct b2_err *err) NODISCARD;
 enum b2_status recipe_add_rule(struct recipe *r, const char *word,
                                struct b2_err *err) NODISCARD;
+/* "ternary,Q4_0,Q8_0": what a budget may choose from; keep is the source's bytes. */
+enum b2_status recipe_set_types(struct recipe *r, const char *words,
+                                struct b2_err *err) NODISCARD;
 enum b2_status recipe_set_rotate(struct recipe *r, const char *word,
                                  struct b2_err *err) NODISCARD;
 enum b2_status recipe_set_tail(struct recipe *r, const char *word,

@@ -57,6 +57,7 @@ enum b2_status report_set_tensors(struct report *r, const struct choose *c,
             .pad = cand->pad,
             .count = tensor_count(it->t),
             .n_bytes = cand->n_bytes,
+            .damage = cand->damage,
             .stat = stat ? stat[i] : (struct fit_stat){0},
             .error = stat ? fit_stat_error(&stat[i]) : cand->error,
         };
@@ -100,6 +101,8 @@ static const char *why_text(enum choose_why why)
         return "rule";
     case CHOOSE_BUDGET:
         return "budget";
+    case CHOOSE_LATER:
+        return "behind --layers, kept";
     case CHOOSE_PAD:
         return "tail: rows padded to the group";
     case CHOOSE_TAIL:
@@ -318,6 +321,14 @@ static void json_stages(const struct report *r, cJSON *j)
     }
 }
 
+static void add_number_or_null(cJSON *j, const char *key, double value, bool known)
+{
+    if (known)
+        cJSON_AddNumberToObject(j, key, value);
+    else
+        cJSON_AddNullToObject(j, key);
+}
+
 static void json_tensors(const struct report *r, cJSON *j)
 {
     cJSON *tensors = cJSON_AddArrayToObject(j, "tensors");
@@ -328,6 +339,9 @@ static void json_tensors(const struct report *r, cJSON *j)
         cJSON_AddStringToObject(o, "name", t->name);
         cJSON_AddStringToObject(o, "type", dtype_info(t->type)->name);
         cJSON_AddNumberToObject(o, "bytes", (double)t->n_bytes);
+        cJSON_AddNumberToObject(o, "values", (double)t->count);
+        cJSON_AddNumberToObject(o, "width", (double)t->width);
+        add_number_or_null(o, "damage", t->damage, t->damage >= 0.0);
         cJSON_AddNumberToObject(o, "error", t->error);
         if (r->dry_run)
             cJSON_AddNullToObject(o, "zero_share");
@@ -341,14 +355,6 @@ static void json_tensors(const struct report *r, cJSON *j)
         cJSON_AddNumberToObject(o, "underflow_groups", (double)t->stat.underflows);
         cJSON_AddItemToArray(tensors, o);
     }
-}
-
-static void add_number_or_null(cJSON *j, const char *key, double value, bool known)
-{
-    if (known)
-        cJSON_AddNumberToObject(j, key, value);
-    else
-        cJSON_AddNullToObject(j, key);
 }
 
 struct cJSON *report_json(const struct report *r)
@@ -373,6 +379,9 @@ struct cJSON *report_json(const struct report *r)
                        r->budget_bytes != 0);
     add_number_or_null(j, "budget_bpw", r->budget_bpw, r->budget_bpw > 0.0);
     cJSON_AddNumberToObject(j, "output_bytes", (double)r->output_bytes);
+    cJSON_AddNumberToObject(j, "tensor_bytes", (double)r->tensor_bytes);
+    cJSON_AddNumberToObject(j, "other_bytes", /* keys, names, the table, alignment */
+                            (double)r->output_bytes - (double)r->tensor_bytes);
     cJSON_AddNumberToObject(j, "bits_per_weight", report_bits_per_weight(r));
     add_number_or_null(j, "bits_per_weight_ternary", ternary, ternary >= 0.0);
     cJSON_AddNumberToObject(j, "n_params", (double)r->n_params);

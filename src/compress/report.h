@@ -33,6 +33,7 @@ struct report_tensor {
     int64_t pad;          /* values behind each row that are padding */
     uint64_t n_bytes;     /* with padding */
     struct fit_stat stat; /* zero in a dry run */
+    double damage;        /* nat, measured before the choice; negative: not */
     double error;         /* measured on all values; in a dry run on sampled rows */
 };
 

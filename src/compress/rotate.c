@@ -7,6 +7,7 @@
 #include "base/rng.h"
 
 #include <math.h>
+#include <string.h>
 
 struct rotate {
     int64_t mode; /* a block, or ROTATE_EACH */
@@ -90,6 +91,31 @@ enum b2_status rotate_add_width(struct rotate *r, int64_t width, struct b2_err *
     r->block[r->n_widths] = block;
     r->signs[r->n_widths++] = signs;
     return B2_OK;
+}
+
+int64_t rotate_block_of(const struct rotate *r, int64_t width)
+{
+    return r->block[find_width(r, width)];
+}
+
+struct rotate *rotate_slice(const struct rotate *r, int64_t width, int64_t from,
+                            int64_t n)
+{
+    int w = find_width(r, width);
+    struct rotate *s = rotate_new(r->block[w], r->seed);
+    int32_t *signs = mem_calloc((size_t)n, sizeof *signs);
+
+    if (!s || !signs) {
+        rotate_free(s);
+        mem_free(signs);
+        return NULL;
+    }
+    memcpy(signs, r->signs[w] + from, (size_t)n * sizeof *signs);
+    s->n_widths = 1;
+    s->width[0] = n;
+    s->block[0] = r->block[w];
+    s->signs[0] = signs;
+    return s;
 }
 
 void rotate_hadamard(float *x, int64_t n)

@@ -39,6 +39,14 @@ void rotate_fold_row(const struct rotate *r, float *row, int64_t width);
 /* Takes the rotation off again, in F32. */
 void rotate_unfold_row(const struct rotate *r, float *row, int64_t width);
 
+/* The block of one width that was added. */
+int64_t rotate_block_of(const struct rotate *r, int64_t width);
+
+/* A rotation for rows of n values that does what r does to columns [from, from + n) of
+ * rows of width; from and n are multiples of the block. NULL: out of memory. */
+struct rotate *rotate_slice(const struct rotate *r, int64_t width, int64_t from,
+                            int64_t n);
+
 /* In place, n a power of two: scale by 1/sqrt(n), then butterflies of 1, 2, 4, …: the
  * order of operations of the runtime's transform. */
 void rotate_hadamard(float *x, int64_t n);

@@ -1,7 +1,7 @@
 /*
  * stream.c - two residual streams, a worker per thread, one layer's weights.
  */
-#include "compress/stream.h"
+#include "compress/stream_int.h"
 
 #include "base/cpu.h"
 #include "base/mem.h"
@@ -10,70 +10,64 @@
 #include <math.h>
 #include <string.h>
 
-enum {
-    BATCH_TOKENS = 4096,
-    PROBE_TOKENS = 256,
-    PROBE_ROWS = 64,
-    TEACHER = 0,
-    STUDENT = 1,
-    CHUNK_ROWS = 16
-};
-
-struct worker {
-    struct backend *be;
-    struct forward f;
-};
-
-struct stream {
-    struct stream_params p;
-    int64_t layer, n_calib; /* sequences in the sums */
-    float *x[2];            /* [n_seqs * ctx, D] of teacher and student */
-    float *w[2][N_PARTS];   /* [rows, width] */
-    float *batch[2];        /* [batch_seqs * ctx, widest input] */
-    float *kept[2];         /* [n_calib * ctx, input of o], or NULL: made twice */
-    bool have_kept;         /* of this layer */
-    int64_t batch_seqs;
-    struct worker *worker; /* [threads] */
-    int n_workers;
-    struct backend *probe_be;
-    struct forward probe;
-    float *logits[2]; /* [PROBE_ROWS, V] */
-    /* of the step that the pool runs */
-    enum stream_input input;
-    int64_t first_seq;
-};
+enum { BATCH_TOKENS = 4096, CHUNK_ROWS = 16 };
 
 /* ---- shapes ---- */
 
-static const struct weight *weight_of(const struct model *m, int64_t layer,
-                                      enum stream_part part)
+const struct weight *stream_weight(const struct model *m, int64_t layer,
+                                   enum stream_part part)
 {
     const struct layer_weights *l = &m->layers[layer];
-    const struct weight *all[N_PARTS] = {&l->q,    &l->k,  &l->v,   &l->o,
-                                         &l->gate, &l->up, &l->down};
+    const struct delta_weights *d = l->delta;
 
-    return all[part];
+    switch (part) {
+    case PART_Q:
+        return d ? &d->qkv : &l->q;
+    case PART_K:
+        return d ? &d->z : &l->k;
+    case PART_V:
+        return d ? NULL : &l->v;
+    case PART_O:
+        return d ? &d->out : &l->o;
+    case PART_GATE:
+        return &l->gate;
+    case PART_UP:
+        return &l->up;
+    case PART_DOWN:
+        return &l->down;
+    case PART_ALPHA:
+        return d ? &d->alpha : NULL;
+    case PART_BETA:
+        return d ? &d->beta : NULL;
+    case N_ALL_PARTS:
+        break;
+    }
+    return NULL;
 }
 
 enum stream_input stream_input_of(enum stream_part part)
 {
-    static const enum stream_input in[N_PARTS] = {
-        INPUT_ATTN, INPUT_ATTN, INPUT_ATTN, INPUT_O, INPUT_FFN, INPUT_FFN, INPUT_DOWN};
-    return in[part];
+    static const enum stream_input in[N_ALL_PARTS] = {
+        [PART_O] = INPUT_O,
+        [PART_GATE] = INPUT_FFN,
+        [PART_UP] = INPUT_FFN,
+        [PART_DOWN] = INPUT_DOWN,
+    };
+    return in[part]; /* all others: INPUT_ATTN */
 }
 
 int64_t stream_width(const struct stream *s, enum stream_input in)
 {
-    const struct hparams *hp = &s->p.m->hp;
+    const enum stream_part first[N_INPUTS] = {PART_Q, PART_O, PART_GATE, PART_DOWN};
 
-    return in == INPUT_O      ? hp->n_heads * hp->head_dim
-           : in == INPUT_DOWN ? hp->f
-                              : hp->d;
+    return stream_weight(s->p.m, s->layer, first[in])->cols;
 }
 
 int64_t stream_rows(const struct stream *s, enum stream_part part)
 {
-    return weight_of(s->p.m, s->layer, part)->rows;
+    const struct weight *w = stream_weight(s->p.m, s->layer, part);
+
+    return w ? w->rows : 0;
 }
 
 const float *stream_teacher(const struct stream *s, enum stream_part part)
@@ -86,9 +80,27 @@ float *stream_student(const struct stream *s, enum stream_part part)
     return s->w[STUDENT][part];
 }
 
+/* Of all layers: the widest input of a matrix, and that of o. */
+static int64_t widest_o(const struct model *m)
+{
+    return max_i64(m->hp.n_heads * m->hp.head_dim, m->hp.v_heads * m->hp.v_dim);
+}
+
 static int64_t widest(const struct model *m)
 {
-    return max_i64(max_i64(m->hp.d, m->hp.f), m->hp.n_heads * m->hp.head_dim);
+    return max_i64(max_i64(m->hp.d, m->hp.f), widest_o(m));
+}
+
+/* Values of the largest weight of a part; layers may differ. */
+static int64_t largest(const struct model *m, enum stream_part part)
+{
+    int64_t n = 0;
+
+    for (int64_t i = 0; i < m->hp.n_layers; i++) {
+        const struct weight *w = stream_weight(m, i, part);
+        n = max_i64(n, w ? w->rows * w->cols : 0);
+    }
+    return n;
 }
 
 static int64_t seqs_of_batch(int64_t ctx)
@@ -96,42 +108,34 @@ static int64_t seqs_of_batch(int64_t ctx)
     return max_i64(1, BATCH_TOKENS / ctx);
 }
 
-/* One sequence at a time, all of it in one pass. */
-static struct cache_params cache_of(int64_t tokens)
-{
-    return (struct cache_params){.type = DT_F16, .ctx = tokens, .batch = tokens};
-}
-
 uint64_t stream_bytes(const struct model *m, int64_t n_seqs, int64_t ctx, int threads)
 {
     const struct hparams *hp = &m->hp;
-    const struct cache_params cache = cache_of(ctx);
+    const struct cache_params cache = stream_cache(ctx);
     int64_t weights = 0, floats;
     uint64_t kv = 0;
 
     for (int64_t i = 0; i < hp->n_layers; i++)
         kv += cache_layer_bytes(hp, &cache, i);
 
-    for (int part = 0; part < N_PARTS; part++) {
-        const struct weight *w = weight_of(m, 0, (enum stream_part)part);
-        weights += w->rows * w->cols;
-    }
+    for (int part = 0; part < N_ALL_PARTS; part++)
+        weights += largest(m, (enum stream_part)part);
     floats = 2 * (n_seqs * ctx * hp->d + weights +
                   seqs_of_batch(ctx) * ctx * widest(m) + PROBE_ROWS * hp->vocab);
     /* A worker's buffers: some eight rows of the widest input a token, and the cache. */
     return 4 * (uint64_t)floats +
-           (uint64_t)(threads + 1) * ((uint64_t)(ctx * widest(m)) * 32 + kv);
+           (uint64_t)(threads + 1) *
+               ((uint64_t)(ctx * widest(m)) * 32 + kv + recurrent_bytes(hp, 0));
 }
 
 uint64_t stream_keep_bytes(const struct model *m, int64_t n_seqs, int64_t ctx)
 {
-    return 8 * (uint64_t)(n_seqs * ctx * m->hp.n_heads * m->hp.head_dim);
+    return 8 * (uint64_t)(n_seqs * ctx * widest_o(m));
 }
 
 /* ---- products ---- */
 
-/* y [ctx, rows] = x wᵀ for the side's weight. */
-static void product(const struct stream *s, int side, enum stream_part part, float *y,
+void stream_product(const struct stream *s, int side, enum stream_part part, float *y,
                     const float *x)
 {
     int64_t d = stream_width(s, stream_input_of(part)), rows = stream_rows(s, part);
@@ -141,9 +145,8 @@ static void product(const struct stream *s, int side, enum stream_part part, flo
               (struct blas_mat){s->w[side][part], d, true}, 1.0f, 0.0f);
 }
 
-/* Leaves an input of one sequence in f->act. */
-static void make_input(const struct stream *s, struct forward *f, int side, int64_t seq,
-                       enum stream_input in)
+void stream_input(const struct stream *s, struct forward *f, int side, int64_t seq,
+                  enum stream_input in)
 {
     int64_t n = s->p.ctx, d = s->p.m->hp.d;
 
@@ -152,19 +155,34 @@ static void make_input(const struct stream *s, struct forward *f, int side, int6
         forward_attn_input(f, s->layer, n);
     else
         forward_ffn_input(f, s->layer, n);
-    if (in == INPUT_O) {
-        product(s, side, PART_Q, f->q, f->act->x);
-        product(s, side, PART_K, f->k, f->act->x);
-        product(s, side, PART_V, f->v, f->act->x);
+    if (in == INPUT_O && s->p.m->layers[s->layer].delta) {
+        stream_product(s, side, PART_Q, f->gate, f->act->x);
+        stream_product(s, side, PART_K, f->q, f->act->x);
+        stream_product(s, side, PART_ALPHA, f->k, f->act->x);
+        stream_product(s, side, PART_BETA, f->v, f->act->x);
+        forward_delta_reset(f, s->layer);
+        forward_delta_heads(f, s->layer, n);
+    } else if (in == INPUT_O) {
+        bool gated = s->p.m->hp.arch->attn_gate;
+        stream_product(s, side, PART_Q, gated ? f->gate : f->q, f->act->x);
+        stream_product(s, side, PART_K, f->k, f->act->x);
+        stream_product(s, side, PART_V, f->v, f->act->x);
+        if (gated)
+            forward_split_queries(f, n);
         forward_attn_heads(f, s->layer, n, 0);
     } else if (in == INPUT_DOWN) {
-        product(s, side, PART_GATE, f->gate, f->act->x);
-        product(s, side, PART_UP, f->up, f->act->x);
+        stream_product(s, side, PART_GATE, f->gate, f->act->x);
+        stream_product(s, side, PART_UP, f->up, f->act->x);
         forward_ffn_hidden(f, s->layer, n);
     }
 }
 
-/* Item i: side i % 2 of sequence first_seq + i / 2. */
+static int sides(const struct stream *s)
+{
+    return s->p.alone ? 1 : 2;
+}
+
+/* Item i: side i % sides of sequence first_seq + i / sides. */
 static void collect_items(void *ctx, int64_t begin, int64_t end, int thread)
 {
     struct stream *s = ctx;
@@ -172,11 +190,12 @@ static void collect_items(void *ctx, int64_t begin, int64_t end, int thread)
     int64_t d = stream_width(s, s->input), n = s->p.ctx * d;
 
     for (int64_t i = begin; i < end; i++) {
-        int side = (int)(i % 2);
-        make_input(s, f, side, s->first_seq + i / 2, s->input);
-        memcpy(s->batch[side] + i / 2 * n, f->act->x, (size_t)n * sizeof(float));
+        int side = (int)(i % sides(s));
+        int64_t seq = i / sides(s);
+        stream_input(s, f, side, s->first_seq + seq, s->input);
+        memcpy(s->batch[side] + seq * n, f->act->x, (size_t)n * sizeof(float));
         if (s->input == INPUT_O && s->kept[side])
-            memcpy(s->kept[side] + (s->first_seq + i / 2) * n, f->act->x,
+            memcpy(s->kept[side] + (s->first_seq + seq) * n, f->act->x,
                    (size_t)n * sizeof(float));
     }
 }
@@ -186,9 +205,10 @@ void stream_collect(struct stream *s, enum stream_input in, struct metric_sums *
     s->input = in;
     for (s->first_seq = 0; s->first_seq < s->n_calib; s->first_seq += s->batch_seqs) {
         int64_t n = min_i64(s->batch_seqs, s->n_calib - s->first_seq);
-        pool_run(s->p.pool, collect_items, s, 2 * n, 1);
-        metric_sums_add(sums, s->p.blas, s->p.pool, s->batch[STUDENT],
-                        s->batch[TEACHER], n * s->p.ctx);
+        pool_run(s->p.pool, collect_items, s, sides(s) * n, 1);
+        metric_sums_add(sums, s->p.blas, s->p.pool,
+                        s->batch[s->p.alone ? TEACHER : STUDENT],
+                        s->p.alone ? NULL : s->batch[TEACHER], n * s->p.ctx);
     }
     s->have_kept |= in == INPUT_O && s->kept[TEACHER] && s->kept[STUDENT];
 }
@@ -201,15 +221,16 @@ static void attention_items(void *ctx, int64_t begin, int64_t end, int thread)
     int64_t size = s->p.ctx * stream_width(s, INPUT_O);
 
     for (int64_t i = begin; i < end; i++) {
-        int side = (int)(i % 2);
+        int side = (int)(i % sides(s));
+        int64_t seq = i / sides(s);
         const float *x = f->act->x;
-        if (s->have_kept && i / 2 < s->n_calib) {
-            x = s->kept[side] + i / 2 * size;
-            f->x = s->x[side] + i / 2 * s->p.ctx * s->p.m->hp.d;
+        if (s->have_kept && seq < s->n_calib) {
+            x = s->kept[side] + seq * size;
+            f->x = s->x[side] + seq * s->p.ctx * s->p.m->hp.d;
         } else {
-            make_input(s, f, side, i / 2, INPUT_O);
+            stream_input(s, f, side, seq, INPUT_O);
         }
-        product(s, side, PART_O, f->gate, x);
+        stream_product(s, side, PART_O, f->gate, x);
         forward_attn_output(f, s->layer, s->p.ctx);
     }
 }
@@ -220,21 +241,22 @@ static void ffn_items(void *ctx, int64_t begin, int64_t end, int thread)
     struct forward *f = &s->worker[thread].f;
 
     for (int64_t i = begin; i < end; i++) {
-        make_input(s, f, (int)(i % 2), i / 2, INPUT_DOWN);
-        product(s, (int)(i % 2), PART_DOWN, f->gate, f->act->x);
+        int side = (int)(i % sides(s));
+        stream_input(s, f, side, i / sides(s), INPUT_DOWN);
+        stream_product(s, side, PART_DOWN, f->gate, f->act->x);
         forward_ffn_output(f, s->layer, s->p.ctx);
     }
 }
 
 void stream_attention(struct stream *s)
 {
-    pool_run(s->p.pool, attention_items, s, 2 * s->p.n_seqs, 1);
+    pool_run(s->p.pool, attention_items, s, sides(s) * s->p.n_seqs, 1);
     s->have_kept = false;
 }
 
 void stream_ffn(struct stream *s)
 {
-    pool_run(s->p.pool, ffn_items, s, 2 * s->p.n_seqs, 1);
+    pool_run(s->p.pool, ffn_items, s, sides(s) * s->p.n_seqs, 1);
 }
 
 /* ---- weights ---- */
@@ -258,9 +280,11 @@ static void decode_rows(void *ctx, int64_t begin, int64_t end, int thread)
 enum b2_status stream_begin(struct stream *s, int64_t layer, struct b2_err *err)
 {
     s->layer = layer;
-    for (int part = 0; part < N_PARTS; part++) {
-        const struct weight *w = weight_of(s->p.m, layer, (enum stream_part)part);
+    for (int part = 0; part < N_ALL_PARTS; part++) {
+        const struct weight *w = stream_weight(s->p.m, layer, (enum stream_part)part);
         struct decoding d = {w, s->w[TEACHER][part]};
+        if (!w)
+            continue;
         pool_run(s->p.pool, decode_rows, &d, w->rows, CHUNK_ROWS);
         if (quant_check_row(d.dst, w->rows * w->cols, NULL, NULL))
             return err_set(err, B2_EFORMAT, "tensor %s: NaN or infinity", w->name);
@@ -268,82 +292,15 @@ enum b2_status stream_begin(struct stream *s, int64_t layer, struct b2_err *err)
     return B2_OK;
 }
 
-/* ---- probe ---- */
-
-/* log(sum(exp(l))) */
-static double log_sum(const float *l, int64_t n)
-{
-    double max = -(double)INFINITY, sum = 0.0;
-
-    for (int64_t i = 0; i < n; i++)
-        max = (double)l[i] > max ? (double)l[i] : max;
-    for (int64_t i = 0; i < n; i++)
-        sum += exp((double)l[i] - max);
-    return max + log(sum);
-}
-
-/* Runs layers from `from` on over the probe's residual stream of a side. */
-static void probe_logits(struct stream *s, int side, int64_t from)
-{
-    int64_t n = min_i64(PROBE_TOKENS, s->p.ctx), d = s->p.m->hp.d;
-    int64_t rows = min_i64(PROBE_ROWS, n);
-    const float *x = s->x[side] + (s->p.n_seqs - 1) * s->p.ctx * d;
-
-    memcpy(s->probe.x, x, (size_t)(n * d) * sizeof *x);
-    for (int64_t i = from; i < s->p.m->hp.n_layers; i++)
-        forward_layer(&s->probe, i, n, 0);
-    forward_head(&s->probe, n, rows, s->logits[side]);
-}
-
-double stream_divergence(struct stream *s, int64_t layer)
-{
-    int64_t V = s->p.m->hp.vocab, rows = min_i64(PROBE_ROWS, s->p.ctx);
-    double sum = 0.0;
-
-    if (!s->p.probe)
-        return (double)NAN;
-    probe_logits(s, STUDENT, layer + 1);
-    for (int64_t r = 0; r < rows; r++) {
-        const float *t = s->logits[TEACHER] + r * V, *c = s->logits[STUDENT] + r * V;
-        double zt = log_sum(t, V), zc = log_sum(c, V);
-        for (int64_t v = 0; v < V; v++) {
-            double p = exp((double)t[v] - zt);
-            sum += p * (((double)t[v] - zt) - ((double)c[v] - zc));
-        }
-    }
-    return sum / (double)rows;
-}
-
-static enum b2_status make_probe(struct stream *s, struct b2_err *err)
-{
-    const struct model *m = s->p.m;
-    struct backend_config cfg = {.pool = s->p.pool, .cpu = cpu_features()};
-    size_t n = (size_t)(PROBE_ROWS * m->hp.vocab);
-    const struct cache_params cache = cache_of(min_i64(PROBE_TOKENS, s->p.ctx));
-    enum b2_status rc = backend_cpu_new(&s->probe_be, &cfg, err);
-
-    if (!rc)
-        rc = forward_init(&s->probe, m, s->probe_be, &cache, err);
-    s->logits[TEACHER] = mem_calloc(n, sizeof(float));
-    s->logits[STUDENT] = mem_calloc(n, sizeof(float));
-    if (!rc && (!s->logits[TEACHER] || !s->logits[STUDENT]))
-        rc = err_set(err, B2_ENOMEM, "out of memory for the probe");
-    if (!rc)
-        probe_logits(s, TEACHER, 0);
-    return rc;
-}
-
 /* ---- make and free ---- */
 
 static enum b2_status check_model(const struct model *m, struct b2_err *err)
 {
-    if (m->hp.arch->attn_gate)
-        return err_set(err, B2_EUNSUP,
-                       "a `%s` cannot be compensated yet; use --effort fast",
-                       m->hp.arch->name);
     for (int64_t i = 0; i < m->hp.n_layers; i++) {
-        for (int part = 0; part < N_PARTS; part++) {
-            const struct weight *w = weight_of(m, i, (enum stream_part)part);
+        for (int part = 0; part < N_ALL_PARTS; part++) {
+            const struct weight *w = stream_weight(m, i, (enum stream_part)part);
+            if (!w)
+                continue;
             if (w->rot)
                 return err_set(
                     err, B2_EUNSUP,
@@ -363,7 +320,7 @@ static enum b2_status check_model(const struct model *m, struct b2_err *err)
 static enum b2_status make_workers(struct stream *s, struct b2_err *err)
 {
     struct backend_config cfg = {.cpu = cpu_features(), .exact = true};
-    const struct cache_params cache = cache_of(s->p.ctx);
+    const struct cache_params cache = stream_cache(s->p.ctx);
     enum b2_status rc = B2_OK;
 
     s->n_workers = s->p.pool ? pool_threads(s->p.pool) : 1;
@@ -390,13 +347,12 @@ static bool make_buffers(struct stream *s)
             mem_calloc((size_t)(s->batch_seqs * s->p.ctx * widest(m)), sizeof(float));
         have = have && s->x[side] && s->batch[side];
         if (s->p.keep)
-            s->kept[side] = mem_calloc((size_t)(s->n_calib * s->p.ctx) *
-                                           (size_t)stream_width(s, INPUT_O),
-                                       sizeof(float));
-        for (int part = 0; part < N_PARTS; part++) {
-            const struct weight *w = weight_of(m, 0, (enum stream_part)part);
-            s->w[side][part] = mem_calloc((size_t)(w->rows * w->cols), sizeof(float));
-            have = have && s->w[side][part];
+            s->kept[side] = mem_calloc(
+                (size_t)(s->n_calib * s->p.ctx) * (size_t)widest_o(m), sizeof(float));
+        for (int part = 0; part < N_ALL_PARTS; part++) {
+            size_t n = (size_t)largest(m, (enum stream_part)part);
+            s->w[side][part] = mem_calloc(n, sizeof(float));
+            have = have && (s->w[side][part] || n == 0);
         }
     }
     return have;
@@ -428,6 +384,7 @@ enum b2_status stream_new(struct stream **out, const struct stream_params *p,
         return err_set(err, B2_ENOMEM, "out of memory");
     s->p = *p;
     s->n_calib = p->n_seqs - p->probe;
+    s->base = -1;
     s->batch_seqs = seqs_of_batch(p->ctx);
     if (!rc && !make_buffers(s))
         rc = err_set(err, B2_ENOMEM,
@@ -437,7 +394,7 @@ enum b2_status stream_new(struct stream **out, const struct stream_params *p,
         rc = make_workers(s, err);
     if (!rc) {
         embed(s);
-        rc = p->probe ? make_probe(s, err) : B2_OK;
+        rc = p->probe ? stream_make_probe(s, err) : B2_OK;
     }
     if (rc) {
         stream_free(s);
@@ -452,7 +409,7 @@ void stream_free(struct stream *s)
     if (!s)
         return;
     for (int side = 0; side < 2; side++) {
-        for (int part = 0; part < N_PARTS; part++)
+        for (int part = 0; part < N_ALL_PARTS; part++)
             mem_free(s->w[side][part]);
         mem_free(s->x[side]);
         mem_free(s->batch[side]);

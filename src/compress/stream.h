@@ -31,7 +31,12 @@ enum stream_part {
     PART_GATE,
     PART_UP,
     PART_DOWN,
-    N_PARTS
+    N_PARTS,
+    /* Further ones that gated delta nets have. There Q is u's weight (attn_qkv), K is z's
+     * (attn_gate), O is ssm_out, and V is absent. */
+    PART_ALPHA = N_PARTS,
+    PART_BETA,
+    N_ALL_PARTS
 };
 enum stream_input { INPUT_ATTN, INPUT_O, INPUT_FFN, INPUT_DOWN, N_INPUTS };
 
@@ -46,6 +51,7 @@ struct stream_params {
     int64_t n_seqs, ctx;
     bool keep;  /* stream_keep_bytes() more memory, so that attention is made once */
     bool probe; /* keep the last sequence out of the sums, for stream_divergence() */
+    bool alone; /* the teacher walks alone: no C; student weights for stream_damage() */
 };
 
 /* Bytes that stream_new() will take. */
@@ -58,6 +64,9 @@ enum b2_status stream_new(struct stream **out, const struct stream_params *p,
                           struct b2_err *err) NODISCARD;
 void stream_free(struct stream *s); /* NULL is fine */
 
+/* A part of a layer as it is stored, or NULL: the layer has none. */
+const struct weight *stream_weight(const struct model *m, int64_t layer,
+                                   enum stream_part part);
 /* The input that a part reads. */
 enum stream_input stream_input_of(enum stream_part part);
 int64_t stream_width(const struct stream *s, enum stream_input in);
@@ -67,7 +76,7 @@ enum b2_status stream_begin(struct stream *s, int64_t layer,
                             struct b2_err *err) NODISCARD;
 const float *stream_teacher(const struct stream *s, enum stream_part part);
 float *stream_student(const struct stream *s, enum stream_part part); /* to be filled */
-int64_t stream_rows(const struct stream *s, enum stream_part part);
+int64_t stream_rows(const struct stream *s, enum stream_part part);   /* 0: absent */
 
 /* Adds all calibration tokens to sums of this input's width. */
 void stream_collect(struct stream *s, enum stream_input in, struct metric_sums *sums);
@@ -77,5 +86,14 @@ void stream_ffn(struct stream *s);
 /* The divergence (nat) of the whole model on the probe if layers after `layer` were the
  * teacher's and those up to it are the student's. */
 double stream_divergence(struct stream *s, int64_t layer);
+
+/* Alone: the divergence if this part were the student's and everything else the
+ * teacher's. Of q to o before stream_attention(), of gate to down between that and
+ * stream_ffn(). */
+double stream_damage(struct stream *s, enum stream_part part);
+/* The same of a table in the place of the embedding, of the head or of both, before
+ * stream_damage() is called for the first time. */
+double stream_damage_table(struct stream *s, const struct weight *table, bool embed,
+                           bool head);
 
 #endif

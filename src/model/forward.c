@@ -232,6 +232,13 @@ void forward_attn_output(struct forward *f, int64_t layer, int64_t n)
     backend_add(f->be, f->x, f->gate, n * f->m->hp.d);
 }
 
+void forward_split_queries(struct forward *f, int64_t n)
+{
+    const struct hparams *hp = &f->m->hp;
+
+    backend_split(f->be, f->q, f->up, f->gate, n * hp->n_heads, hp->head_dim);
+}
+
 /* A gated query's gates go to f->up. */
 static void attention_block(struct forward *f, int64_t layer, int64_t n, int64_t pos0)
 {
@@ -243,7 +250,7 @@ static void attention_block(struct forward *f, int64_t layer, int64_t n, int64_t
     forward_attn_input(f, layer, n);
     backend_matmul_n(f->be, out, qkv, 3, f->act);
     if (hp->arch->attn_gate)
-        backend_split(f->be, f->q, f->up, f->gate, n * hp->n_heads, hp->head_dim);
+        forward_split_queries(f, n);
     forward_attn_heads(f, layer, n, pos0);
     backend_matmul(f->be, f->gate, &l->o, f->act);
     forward_attn_output(f, layer, n);
@@ -273,18 +280,19 @@ static void keep_state(struct forward *f, int64_t layer)
     memcpy(to.conv, from.conv, (size_t)from.n_floats * sizeof(float));
 }
 
-static void delta_block(struct forward *f, int64_t layer, int64_t n)
+void forward_delta_reset(struct forward *f, int64_t layer)
+{
+    struct recurrent_view v = recurrent_view(&f->rec, 0, layer);
+
+    memset(v.conv, 0, (size_t)v.n_floats * sizeof(float));
+}
+
+void forward_delta_heads(struct forward *f, int64_t layer, int64_t n)
 {
     const struct hparams *hp = &f->m->hp;
-    const struct layer_weights *l = &f->m->layers[layer];
-    const struct delta_weights *w = l->delta;
-    const struct weight *in[] = {&w->qkv, &w->z, &w->alpha, &w->beta};
-    float *const out[] = {f->gate, f->q, f->k, f->v};
+    const struct delta_weights *w = f->m->layers[layer].delta;
     const int64_t first = f->mark_copy ? f->mark_n : 0;
 
-    backend_rmsnorm(f->be, f->act->x, f->x, l->attn_norm, n, hp->d, hp->norm_eps);
-    act_changed(f->act, n, hp->d);
-    backend_matmul_n(f->be, out, in, 4, f->act);
     backend_delta_gates(f->be, f->k, f->v, w->rate, w->bias, n, hp->v_heads);
     if (first > 0) {
         recur(f, layer, 0, first);
@@ -295,8 +303,19 @@ static void delta_block(struct forward *f, int64_t layer, int64_t n)
     norm(f, f->act->x, w->norm, n * hp->v_heads, hp->v_dim);
     backend_glu(f->be, GLU_SILU, f->act->x, f->q, f->act->x, n * w->out.cols);
     act_changed(f->act, n, w->out.cols);
+}
+
+static void delta_block(struct forward *f, int64_t layer, int64_t n)
+{
+    const struct delta_weights *w = f->m->layers[layer].delta;
+    const struct weight *in[] = {&w->qkv, &w->z, &w->alpha, &w->beta};
+    float *const out[] = {f->gate, f->q, f->k, f->v};
+
+    forward_attn_input(f, layer, n);
+    backend_matmul_n(f->be, out, in, 4, f->act);
+    forward_delta_heads(f, layer, n);
     backend_matmul(f->be, f->gate, &w->out, f->act);
-    backend_add(f->be, f->x, f->gate, n * hp->d);
+    forward_attn_output(f, layer, n);
 }
 
 void forward_ffn_input(struct forward *f, int64_t layer, int64_t n)

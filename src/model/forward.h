@@ -90,6 +90,13 @@ void forward_layer(struct forward *f, int64_t layer, int64_t n, int64_t pos0);
 void forward_attn_input(struct forward *f, int64_t layer, int64_t n);
 void forward_attn_heads(struct forward *f, int64_t layer, int64_t n, int64_t pos0);
 void forward_attn_output(struct forward *f, int64_t layer, int64_t n);
+/* Gated queries, as Wq gave them in f->gate, before attn_heads: to f->q and f->up. */
+void forward_split_queries(struct forward *f, int64_t n);
+/* In the place of attn_heads: u, z, alpha, beta in f->gate, f->q, f->k, f->v; the state
+ * goes on from where it is. */
+void forward_delta_heads(struct forward *f, int64_t layer, int64_t n);
+/* The state before a sequence's first token. */
+void forward_delta_reset(struct forward *f, int64_t layer);
 void forward_ffn_input(struct forward *f, int64_t layer, int64_t n);
 void forward_ffn_hidden(struct forward *f, int64_t layer, int64_t n);
 void forward_ffn_output(struct forward *f, int64_t layer, int64_t n);

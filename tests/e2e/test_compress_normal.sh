@@ -39,6 +39,17 @@ for threads in 2 5; do
     [ "$(sum "$dir/t.gguf")" = "$want" ] || fail "$threads threads give other bytes"
 done
 
+# Statistics in parts: nothing where inputs are narrower, other bytes where they are not.
+for width in 64 1000000; do
+    run "${args[@]}" --metric-width $width --threads 2 -o "$dir/w$width.gguf" || fail "width $width"
+done
+"$bin" inspect "$dir/w64.gguf" --verify >"$dir/out" 2>"$dir/err" || fail "width 64: inspect"
+end() { tail -c 8192 "$1" | sha256sum; } # of the last tensors
+[ "$(end "$dir/w1000000.gguf")" = "$(end "$dir/want.gguf")" ] ||
+    fail "a width that cuts nothing changed the weights"
+[ "$(end "$dir/w64.gguf")" != "$(end "$dir/want.gguf")" ] ||
+    fail "statistics in parts changed nothing"
+
 # Killed after 1 to 4 pieces; then it goes on and ends with the same bytes.
 for pieces in 1 3 4; do
     rm -f "$dir/k.gguf"
@@ -72,21 +83,55 @@ run "$dir/source.gguf" --rule '*=ternary' --calib "$dir/source.txt" -o "$dir/b.g
 run "$dir/source.gguf" --rule '*=ternary' --effort normal -o "$dir/b.gguf" &&
     fail "no text was taken"
 
-# Budgets are kept, and a dry run says what the run does.
+# Budgets are kept and used, from the smallest file to the source, and a dry run says what
+# the run does. Costs are measured once, and the same wherever they come from.
+number() { sed -n "s/.*\"$1\":[^0-9-]*\([0-9.e-]*\).*/\1/p" "$dir/out" | head -1; }
 size=$(stat -c %s "$dir/source.gguf")
-for part in 5 4 3; do
-    budget=$((size / part))
-    budget_args=("$dir/source.gguf" --budget $budget --calib "$dir/clean.txt"
-        --calib-tokens 1024 --calib-ctx 64 --refine 1 --json --quiet)
-    run "${budget_args[@]}" --dry-run || fail "dry run of $budget"
-    planned=$(sed -n 's/.*"output_bytes":[^0-9]*\([0-9]*\).*/\1/p' "$dir/out")
-    run "${budget_args[@]}" -o "$dir/g.gguf" --force || fail "budget $budget"
+budget_args=("$dir/source.gguf" --calib "$dir/clean.txt" --calib-tokens 1024 --calib-ctx 64
+    --refine 1 --json --quiet)
+run "${budget_args[@]}" --budget 2000 --costs "$dir/costs.json" --dry-run &&
+    fail "a budget of 2000 bytes"
+least=$(sed -n 's/.*types give has \([0-9]*\).*/\1/p' "$dir/err")
+[ -n "$least" ] || fail "no word on the smallest file"
+for tenth in 0 1 3 6 9; do
+    budget=$((least + (size - least) * tenth / 10))
+    run "${budget_args[@]}" --budget $budget --costs "$dir/costs.json" --dry-run ||
+        fail "dry run of $budget"
+    planned=$(number output_bytes)
+    [ $(($(number tensor_bytes) + $(number other_bytes))) -eq "$planned" ] || fail "sum of bytes"
+    run "${budget_args[@]}" --budget $budget --costs "$dir/costs.json" -o "$dir/g.gguf" \
+        --force || fail "budget $budget"
     got=$(stat -c %s "$dir/g.gguf")
     [ "$got" -le $budget ] || fail "budget $budget: $got bytes"
+    [ "$got" -ge $((budget * 97 / 100)) ] || fail "budget $budget: only $got bytes used"
     [ "$got" -eq "$planned" ] || fail "budget $budget: planned $planned, got $got"
 done
+want=$(sum "$dir/g.gguf")
+cp "$dir/costs.json" "$dir/costs2.json"
+run "${budget_args[@]}" --budget $budget --threads 3 -o "$dir/g.gguf" --force ||
+    fail "costs that are not kept"
+[ "$(sum "$dir/g.gguf")" = "$want" ] || fail "other bytes from costs that are not kept"
+run "${budget_args[@]}" --budget $budget --calib-tokens 512 --costs "$dir/costs.json" \
+    --dry-run && fail "costs of another calibration"
+grep -q "another source, calibration or recipe" "$dir/err" || fail "costs: no word"
+cmp -s "$dir/costs.json" "$dir/costs2.json" || fail "costs that are refused were changed"
+echo '{"bonsai2_costs":1,"of":[],"tensors":{}}' >"$dir/costs2.json"
+run "${budget_args[@]}" --budget $budget --costs "$dir/costs2.json" --dry-run &&
+    fail "costs that are none"
 
-for arch in bitnet gemma3 gemma3-cap llama-llama3 llama-yarn mistral qwen2 qwen3; do
+# A list of types, and of layers.
+run "${budget_args[@]}" --budget 6bpw --types ternary,Q8_0,keep -o "$dir/g.gguf" --force ||
+    fail "types"
+grep -q '"type":[^"]*"Q4_0"' "$dir/out" && fail "a type that --types does not name"
+run "${budget_args[@]}" --budget 6bpw --types Q9_9 --dry-run && fail "a type that is none"
+run "${args[@]}" --layers 1 -o "$dir/l.gguf" --json || fail "layers"
+python3 - "$dir/out" <<'PY' || fail "layers: other tensors"
+import json, sys
+t = {x["name"]: x["type"] for x in json.load(open(sys.argv[1]))["tensors"]}
+sys.exit(not (t["blk.0.ffn_up.weight"] == "B2_T64" != t["blk.1.ffn_up.weight"]))
+PY
+
+for arch in bitnet gemma3 gemma3-cap llama-llama3 llama-yarn mistral qwen2 qwen3 qwen35; do
     run "$archs/$arch" --rule '*=Q8_0' --tail keep --calib "$dir/clean.txt" --calib-ctx 16 \
         --calib-tokens 256 --force --json -o "$dir/arch.gguf" || fail "$arch"
     python3 - "$dir/out" <<'PY' || fail "$arch diverges"
@@ -95,8 +140,18 @@ kld = [s["kld"] for s in json.load(open(sys.argv[1]))["stages"] if s["name"] == 
 sys.exit(not 0 <= kld < 0.005)
 PY
 done
-run "$archs/qwen35" --rule '*=ternary' --tail keep --calib "$dir/clean.txt" -o "$dir/no.gguf" &&
+# Gated delta nets too are better off with compensation, of all four inputs of a layer.
+# Fused matrices have no way yet.
+for eta in 0 0.5; do
+    run "$archs/qwen35" --rule '*=keep' --rule 'blk.*.weight=Q4_0' --tail keep --calib "$dir/clean.txt" --calib-ctx 64 --calib-tokens 1024 --force \
+        --mismatch $eta --verbose -o "$dir/arch.gguf" || fail "qwen35"
+    for part in attn_qkv attn_gate ssm_alpha ssm_beta ssm_out ffn_gate ffn_up ffn_down; do
+        grep -q "blk.1.$part.weight: 0.00.* of the output's energy" "$dir/err" ||
+            fail "qwen35: $part was not compensated"
+    done
+done
+run "$archs/phi3" --rule '*=ternary' --tail keep --calib "$dir/clean.txt" -o "$dir/no.gguf" &&
     fail "an architecture that has no way was taken"
-grep -q "effort fast" "$dir/err" || fail "qwen35: no way out named"
-[ -e "$dir/no.gguf.b2work" ] && fail "qwen35: state left behind"
+grep -q "effort fast" "$dir/err" || fail "phi3: no way out named"
+[ -e "$dir/no.gguf.b2work" ] && fail "phi3: state left behind"
 exit 0
