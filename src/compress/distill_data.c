@@ -151,8 +151,8 @@ static void take_share(struct distill *d, int source, int64_t held, int64_t n)
     if (n > left)
         log_line(d->p->log, LOG_INFO,
                  "%.*s: %lld tokens for a share of %lld: used %.1f times",
-                 (int)s->path_len, s->path, (long long)(left * d->p->ctx),
-                 (long long)(n * d->p->ctx), (double)n / (double)left);
+                 (int)s->path_len, s->path, (long long)left * d->p->ctx,
+                 (long long)n * d->p->ctx, (double)n / (double)left);
 }
 
 static enum b2_status no_text(const struct distill *d, struct b2_err *err)
