@@ -199,6 +199,24 @@ static enum b2_status share_out(struct distill *d, struct b2_err *err)
     return B2_OK;
 }
 
+static void report_sources(struct distill *d)
+{
+    struct distill_report *r = d->r;
+    struct distill_region name;
+
+    for (int i = 0; i < d->train.n_sources; i++) {
+        const struct calib_source *s = &d->train.source[i];
+        struct distill_source *to = &r->source[r->n_sources++];
+        name_region(&name, s->path, s->path_len);
+        memcpy(to->name, name.name, sizeof to->name);
+        to->tokens = s->tokens;
+        to->used = s->seqs * d->p->ctx;
+        for (int k = 0; k < N_TEXT_KINDS && s->tokens > 0; k++)
+            r->of_kind[k] += (double)s->seqs / (double)d->n_order *
+                             (double)s->of_kind[k] / (double)s->tokens;
+    }
+}
+
 static void shuffle(struct distill *d)
 {
     struct rng rng = rng_make(d->p->seed * 0x9e3779b97f4a7c15u);
@@ -285,6 +303,7 @@ enum b2_status distill_data(struct distill *d, struct b2_err *err)
     if (rc)
         return rc;
     d->train.n_seqs = d->n_order + 1; /* as the report counts: without a probe */
+    report_sources(d);
     shuffle(d);
     return B2_OK;
 }
