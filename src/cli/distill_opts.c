@@ -164,6 +164,19 @@ static void add_regions(cJSON *json, const struct distill_report *r)
         cJSON_AddNumberToObject(o, "kld", r->region[i].after);
         cJSON_AddItemToArray(list, o);
     }
+    list = cJSON_AddArrayToObject(json, "texts");
+    for (int i = 0; i < r->n_sources; i++) {
+        cJSON *o = cJSON_CreateObject();
+        cJSON_AddStringToObject(o, "name", r->source[i].name);
+        cJSON_AddNumberToObject(o, "tokens", (double)r->source[i].tokens);
+        cJSON_AddNumberToObject(o, "tokens_used", (double)r->source[i].used);
+        cJSON_AddItemToArray(list, o);
+    }
+    cJSON *kinds = cJSON_AddObjectToObject(json, "kinds");
+    for (int k = 0; k < N_TEXT_KINDS; k++)
+        if (r->of_kind[k] > 0)
+            cJSON_AddNumberToObject(kinds, text_kind_name((enum text_kind)k),
+                                    r->of_kind[k]);
     list = cJSON_AddArrayToObject(json, "curve");
     for (int64_t i = 0; i < r->n_points; i++)
         cJSON_AddItemToArray(list, point_json(&r->curve[i], r->n_regions));

@@ -135,7 +135,10 @@ static enum b2_status add_piece(void *ctx, int source, const char *text, size_t 
     }
     if (begins && !begin_document(to))
         return err_set(err, B2_ENOMEM, "out of memory");
-    return tok_encode(k->tok, text, n, how, &to->ids, err);
+    const int64_t before = to->ids.n;
+    enum b2_status rc = tok_encode(k->tok, text, n, how, &to->ids, err);
+    s->of_kind[text_kind(text, n)] += to->ids.n - before;
+    return rc;
 }
 
 static enum b2_status read_source(struct making *k, int i, struct b2_err *err)

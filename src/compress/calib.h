@@ -16,6 +16,7 @@
 
 #include "base/log.h"
 #include "base/str.h"
+#include "compress/textkind.h"
 #include "format/meta.h"
 #include "text/tokenizer.h"
 
@@ -27,7 +28,8 @@ struct calib_source {
     char sha256[65];
     double share; /* of all sources, sums to 1 */
     int64_t pieces, dropped;
-    int64_t tokens, seqs; /* there are; sequences taken */
+    int64_t tokens, seqs;          /* there are; sequences taken */
+    int64_t of_kind[N_TEXT_KINDS]; /* tokens, by what their pieces are */
 };
 
 struct calib {

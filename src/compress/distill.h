@@ -100,6 +100,13 @@ struct distill_region {
     double before, after; /* nat */
 };
 
+/* A text that was learnt from. */
+struct distill_source {
+    char name[64];
+    int64_t tokens, used; /* there are to learn from and score; learnt from, again and
+                           * again where there are too few */
+};
+
 /* The loss and its parts, unweighted; NaN: not computed. */
 struct distill_parts {
     double loss, kl, ce, hidden, scale;
@@ -116,7 +123,10 @@ struct distill_point {
 struct distill_report {
     struct distill_region region[DISTILL_MAX_REGIONS];
     int n_regions;
-    struct distill_point *curve; /* [n_points] */
+    struct distill_source source[CALIB_MAX_FILES];
+    int n_sources;
+    double of_kind[N_TEXT_KINDS]; /* shares of the tokens learnt from */
+    struct distill_point *curve;  /* [n_points] */
     int64_t n_points;
     int64_t steps, tokens, best_step;
     bool improved; /* false: nothing was better, the student is written as it came */

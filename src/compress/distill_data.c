@@ -151,8 +151,8 @@ static void take_share(struct distill *d, int source, int64_t held, int64_t n)
     if (n > left)
         log_line(d->p->log, LOG_INFO,
                  "%.*s: %lld tokens for a share of %lld: used %.1f times",
-                 (int)s->path_len, s->path, (long long)(left * d->p->ctx),
-                 (long long)(n * d->p->ctx), (double)n / (double)left);
+                 (int)s->path_len, s->path, (long long)left * d->p->ctx,
+                 (long long)n * d->p->ctx, (double)n / (double)left);
 }
 
 static enum b2_status no_text(const struct distill *d, struct b2_err *err)
@@ -197,6 +197,24 @@ static enum b2_status share_out(struct distill *d, struct b2_err *err)
         given = upto;
     }
     return B2_OK;
+}
+
+static void report_sources(struct distill *d)
+{
+    struct distill_report *r = d->r;
+    struct distill_region name;
+
+    for (int i = 0; i < d->train.n_sources; i++) {
+        const struct calib_source *s = &d->train.source[i];
+        struct distill_source *to = &r->source[r->n_sources++];
+        name_region(&name, s->path, s->path_len);
+        memcpy(to->name, name.name, sizeof to->name);
+        to->tokens = s->tokens;
+        to->used = s->seqs * d->p->ctx;
+        for (int k = 0; k < N_TEXT_KINDS && s->tokens > 0; k++)
+            r->of_kind[k] += (double)s->seqs / (double)d->n_order *
+                             (double)s->of_kind[k] / (double)s->tokens;
+    }
 }
 
 static void shuffle(struct distill *d)
@@ -285,6 +303,7 @@ enum b2_status distill_data(struct distill *d, struct b2_err *err)
     if (rc)
         return rc;
     d->train.n_seqs = d->n_order + 1; /* as the report counts: without a probe */
+    report_sources(d);
     shuffle(d);
     return B2_OK;
 }

@@ -107,7 +107,7 @@ static enum b2_status make_head(const struct distill *d, struct str *out,
                "\"sequences_sha256\":\"%s\",\"k\":%lld,\"vocab\":%lld,\"ctx\":%lld,"
                "\"sequences\":%lld}",
                teacher, ids, (long long)c->k, (long long)c->vocab, (long long)c->ctx,
-               (long long)(d->n_held + c->n));
+               (long long)d->n_held + c->n);
     if (str_ok(&text))
         teacher_put_head(out, text.data);
     if (!str_ok(&text) || !str_ok(out))
@@ -225,7 +225,7 @@ static enum b2_status look(const struct distill *d, const struct str *head,
     if (!file_exists(d->p->teacher_cache))
         return B2_OK;
     enum b2_status rc = file_map(&m, d->p->teacher_cache, err);
-    if (!rc && m.size >= head->len) {
+    if (!rc && head->data && m.size >= head->len) {
         if (memcmp(m.data, head->data, head->len) == 0)
             *done = min_i64((int64_t)((m.size - head->len) / c->block_bytes),
                             d->n_held + c->n);
