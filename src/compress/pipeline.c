@@ -490,7 +490,7 @@ static enum b2_status run_stages(struct pipeline *pl, struct report *r,
     report_add_stage(r, "scan", clock_s() - start_s, modelfile_bytes(pl->mf));
     if (!rc)
         rc = modelfile_sha256(pl->mf, pl->sha256, err);
-    if (!rc && pl->recipe.effort == RECIPE_NORMAL &&
+    if (!rc && pl->recipe.effort >= RECIPE_NORMAL &&
         pl->recipe.budget != RECIPE_NO_BUDGET)
         rc = stage_cost(pl, r, err);
     if (!rc) {
