@@ -110,7 +110,7 @@ def peer(path, threads, prompts, predict):
 
 
 def numbers(text):
-    return [int(v) for v in text.split(",") if int(v) > 0]
+    return [int(v) for v in text.split(",") if v and int(v) > 0]
 
 
 def measure(a, file, threads, writer):

@@ -39,7 +39,7 @@ struct bench {
     const char *model_path, *prefill_words, *depth_words, *thread_words;
     int64_t n_decode, batch, runs;
     struct cache_words cache;
-    bool no_cold, warm, packings;
+    bool no_cold, warm, packings, fill;
 
     struct log log;
     struct int_list prefill, depth, threads;
@@ -94,6 +94,10 @@ static int parse(struct bench *b, int argc, char **argv)
          "Tokens to generate; 0: none. [128]"},
         {OPT_STR, 'd', "depth", "N,...", &b->depth_words, 0, 0,
          "Tokens in the cache before generating. [0]"},
+        {OPT_FLAG, 0, "fill", NULL, &b->fill, 0, 0,
+         "Put random keys and values into the cache up to --depth instead of reading "
+         "so "
+         "many tokens: the same work per token, without the wait."},
         {OPT_STR, 't', "threads", "N,...", &b->thread_words, 0, 0,
          "Numbers of threads to try. [1 and as many as there are]"},
         {OPT_INT, 'r', "runs", "N", &b->runs, 1, SPEED_MAX_RUNS,
@@ -200,7 +204,8 @@ static enum b2_status measure_session(struct bench *b, int64_t threads,
                                       struct b2_err *err)
 {
     enum b2_status rc = B2_OK;
-    struct speed_test t = {.runs = (int)b->runs, .seed = (uint64_t)b->common.seed};
+    struct speed_test t = {
+        .runs = (int)b->runs, .seed = (uint64_t)b->common.seed, .fill = b->fill};
 
     for (int i = 0; i < b->prefill.n && rc == B2_OK; i++) {
         t.kind = SPEED_PREFILL;
@@ -380,6 +385,7 @@ static cJSON *result_json(const struct bench *b)
     cJSON_AddNumberToObject(o, "batch", (double)b->batch);
     cJSON_AddStringToObject(o, "cache", b->cache.type);
     cJSON_AddNumberToObject(o, "window", (double)b->cache.window);
+    cJSON_AddBoolToObject(o, "filled", b->fill);
     cJSON_AddNumberToObject(o, "seed", (double)b->common.seed);
     return o;
 }

@@ -38,12 +38,13 @@ static uint64_t cache_read_bytes(const struct session *s, int64_t pos)
 }
 
 /* Brings the cache to depth tokens; a decode test goes on from there. */
-static enum b2_status go_to(struct session *s, const int32_t *ids, int64_t depth,
-                            struct b2_err *err)
+static enum b2_status go_to(struct session *s, const struct speed_test *t,
+                            const int32_t *ids, struct b2_err *err)
 {
-    if (session_rewind(s, depth) >= depth)
+    if (session_rewind(s, t->depth) >= t->depth)
         return B2_OK;
-    return session_sync(s, ids, depth, NULL, err);
+    return t->fill ? session_fill(s, ids, t->depth, t->seed, err)
+                   : session_sync(s, ids, t->depth, NULL, err);
 }
 
 /* One run of n tokens; *seconds without the way to depth. */
@@ -60,7 +61,7 @@ static enum b2_status run_once(double *seconds, struct session *s,
         *seconds = clock_s() - begin;
         return rc;
     }
-    rc = go_to(s, ids, t->depth, err);
+    rc = go_to(s, t, ids, err);
     double begin = clock_s();
     for (int64_t i = 0; i < n && rc == B2_OK; i++)
         rc = session_step(s, ids[t->depth + i], err);

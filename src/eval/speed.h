@@ -21,6 +21,7 @@ struct speed_test {
     int64_t n, depth; /* n >= 1; depth + n <= the session's context */
     int runs;         /* 1..SPEED_MAX_RUNS, after one short run that is not counted */
     uint64_t seed;    /* of the token ids */
+    bool fill;        /* the cache gets random contents up to depth (session_fill) */
 };
 
 struct speed_result {

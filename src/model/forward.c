@@ -4,6 +4,7 @@
 #include "model/forward.h"
 
 #include "base/mem.h"
+#include "base/rng.h"
 
 #include <assert.h>
 #include <string.h>
@@ -434,6 +435,29 @@ bool forward_layers(struct forward *f, const int32_t *ids, int64_t n, int64_t po
         recurrent_commit_mark(&f->rec, copy, pos0 + f->mark_n);
     recurrent_save_spaced(&f->rec);
     return true;
+}
+
+void forward_fill(struct forward *f, int64_t n, int64_t pos0, uint64_t seed)
+{
+    const struct hparams *hp = &f->m->hp;
+    struct rng rng = rng_make(seed + (uint64_t)pos0);
+
+    for (int64_t i = 0; i < n * hp->n_kv_heads * hp->head_dim; i++) {
+        f->k[i] = (float)(2.0 * rng_f64(&rng) - 1.0);
+        f->v[i] = (float)(2.0 * rng_f64(&rng) - 1.0);
+    }
+    cache_wrote(&f->cache, pos0 + n);
+    for (int64_t i = 0; i < hp->n_layers; i++) {
+        struct cache_layer *c = &f->cache.layer[i];
+        if (c->kind != CACHE_NONE)
+            backend_kv_store(f->be, &c->kv, f->k, f->v, n, hp->n_kv_heads, hp->head_dim,
+                             pos0);
+    }
+    if (!recurrent_used(&f->rec))
+        return;
+    recurrent_save_mark(&f->rec, true);
+    f->rec.pos = pos0 + n;
+    recurrent_save_spaced(&f->rec);
 }
 
 void forward_head(struct forward *f, int64_t n, int64_t n_last, float *logits)

@@ -154,6 +154,24 @@ enum b2_status session_sync(struct session *s, const int32_t *ids, int64_t n,
     return rc;
 }
 
+enum b2_status session_fill(struct session *s, const int32_t *ids, int64_t n,
+                            uint64_t seed, struct b2_err *err)
+{
+    enum b2_status rc = check_ids(s, ids, n, 0, err);
+
+    if (rc)
+        return rc;
+    session_rewind(s, 0);
+    while (s->pos < n) {
+        int64_t part = min_i64(n - s->pos, s->fwd.params.batch);
+        forward_fill(&s->fwd, part, s->pos, seed);
+        s->pos += part;
+    }
+    memcpy(s->ids, ids, (size_t)n * sizeof *ids);
+    s->have_logits = false;
+    return B2_OK;
+}
+
 enum b2_status session_step(struct session *s, int32_t id, struct b2_err *err)
 {
     enum b2_status rc = check_ids(s, &id, 1, s->pos, err);

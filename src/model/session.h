@@ -55,6 +55,13 @@ enum b2_status session_step(struct session *s, int32_t id,
  * or an error. */
 const float *session_logits(const struct session *s);
 
+/* Makes the cache hold exactly ids[0..n) without computing it: keys and values are random
+ * (uniform in [-1, 1), from the seed), recurrent states stay zero. For measurements behind
+ * long texts: every later token does the work, and every page is there, that the real
+ * prompt would cause. There are no logits. Errors as session_sync without B2_ECANCEL. */
+enum b2_status session_fill(struct session *s, const int32_t *ids, int64_t n,
+                            uint64_t seed, struct b2_err *err) NODISCARD;
+
 /* Appends 1 <= n <= batch tokens and gives logits of all of them: logits [n, V], caller's
  * buffer. For evaluation. Errors as session_sync. */
 enum b2_status session_eval(struct session *s, const int32_t *ids, int64_t n,

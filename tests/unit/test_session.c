@@ -199,6 +199,34 @@ static void test_roads(void **state)
     rig_close(&r);
 }
 
+/* A filled cache is as long as asked, the same for one seed, and gone without a trace. */
+static void test_fill(void **state)
+{
+    static float want[V], first[V];
+    struct rig r;
+
+    (void)state;
+    logits_after(want, 1, false, 60);
+    open_rig(&r, 1, false, 320, 64);
+    for (uint64_t seed = 1; seed <= 3; seed++) { /* 1, 1, 2 */
+        assert_int_equal(session_fill(r.s, ids, 150, 1 + (seed > 2), NULL), B2_OK);
+        assert_int_equal(session_pos(r.s), 150);
+        assert_null(session_logits(r.s));
+        assert_int_equal(session_step(r.s, ids[0], NULL), B2_OK);
+        for (int i = 0; i < V; i++)
+            assert_true(isfinite(session_logits(r.s)[i]));
+        bool same = memcmp(first, session_logits(r.s), sizeof first) == 0;
+        assert_int_equal(same, seed == 2);
+        if (seed == 1)
+            memcpy(first, session_logits(r.s), sizeof first);
+    }
+    assert_int_equal(session_fill(r.s, ids, 321, 1, NULL), B2_EARG);
+    session_rewind(r.s, 0);
+    assert_int_equal(session_sync(r.s, ids, 60, NULL, NULL), B2_OK);
+    assert_memory_equal(session_logits(r.s), want, sizeof want);
+    rig_close(&r);
+}
+
 /* ---- limits ---- */
 
 static void test_limits(void **state)
@@ -296,8 +324,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rope_golden), cmocka_unit_test(test_same_bits),
-        cmocka_unit_test(test_roads),       cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_cancel),      cmocka_unit_test(test_window),
+        cmocka_unit_test(test_roads),       cmocka_unit_test(test_fill),
+        cmocka_unit_test(test_limits),      cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_window),
     };
 
     return cmocka_run_group_tests(tests, open_model, close_model);
