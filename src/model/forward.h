@@ -85,6 +85,7 @@ bool forward_layers(struct forward *f, const int32_t *ids, int64_t n, int64_t po
  * backend, with f's window and sinks; f may be among them. The rest as forward_layers(). */
 bool forward_together(struct forward *f, const struct forward_lane *lane,
                       const int32_t *ids, int64_t n, const atomic_int *cancel);
+
 /* Stands in for forward_layers() without its work: random keys and values, a recurrent
  * state as it is, checkpoints as a prompt makes them. */
 void forward_fill(struct forward *f, int64_t n, int64_t pos0, uint64_t seed);

@@ -205,8 +205,9 @@ static enum b2_status check_together(struct session *const *s, const int32_t *id
     enum b2_status rc = B2_OK;
 
     if (n > SESSIONS_MAX || n > p->batch)
-        return err_set(err, B2_EARG, "%d sessions at once: at most %d, and the batch %lld",
-                       n, SESSIONS_MAX, (long long)p->batch);
+        return err_set(err, B2_EARG,
+                       "%d sessions at once: at most %d, and the batch %lld", n,
+                       SESSIONS_MAX, (long long)p->batch);
     for (int i = 0; i < n && rc == B2_OK; i++) {
         const struct cache_params *own = &s[i]->fwd.params;
         for (int j = 0; j < i; j++)
