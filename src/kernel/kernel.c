@@ -28,8 +28,9 @@ static void set_packed_tokens(struct kernels *k, bool vnni)
     for (size_t i = 0; i < countof(always); i++)
         k->packed_tokens[always[i]] = k->packed[always[i]] ? INT32_MAX : 0;
 #if B2_X86
-    if (k->qdot == kernel_qdot_amx) /* tiles have 16 tokens */
-        for (size_t i = 0; i < countof(always); i++)
+    /* Tiles have 16 tokens, and are for blocks of 128 and more. */
+    for (size_t i = 0; i < countof(always) && k->qdot == kernel_qdot_amx; i++)
+        if (kernel_block(always[i]) >= 128)
             k->packed_tokens[always[i]] = 15;
 #endif
 }

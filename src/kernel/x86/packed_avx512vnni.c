@@ -32,26 +32,31 @@ static ALWAYS_INLINE void one_2bits(float *y, const struct pair_rows *s,
     __m512 acc = _mm512_setzero_ps();
 
     for (int64_t b = 0; b < x->n / (128 * w->units); b++) {
-        __m512i sum[PAIRS];
+        __m512i sum[PAIRS / 2];
         prefetch_next(s, w->bytes * b, w->bytes);
         for (int h = 0; h < w->units; h++, p += 128, ep += 16) {
-            __m512i e = spread_factors(ep, 32), q[4];
+            __m512i e = word_factors(ep, 32), q[4];
             for (int k = 0; k < 4; k++)
                 q[k] = spread(p + 32 * (w->down ? 3 - k : k), 32);
-            for (int i = 0; i < PAIRS; i++) {
-                __m512i v = pair_bytes(s, i, w->bytes * b + w->codes + 32 * h);
-                __m512i c = _mm512_setzero_si512();
-                for (int k = 0; k < 4; k++) {
-                    c = _mm512_dpbusd_epi32(c, _mm512_and_si512(v, three), q[k]);
-                    v = _mm512_srli_epi16(v, 2);
-                }
-                sum[i] =
-                    h ? _mm512_dpwssd_epi32(sum[i], c, e) : _mm512_madd_epi16(c, e);
+            for (int i = 0; i < PAIRS / 2; i++) {
+                int64_t at = w->bytes * b + w->codes + 32 * h;
+                __m512i v[2] = {pair_bytes(s, 2 * i, at), pair_bytes(s, 2 * i + 1, at)};
+                __m512i c[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()};
+                for (int k = 0; k < 4; k++)
+                    for (int j = 0; j < 2; j++) {
+                        c[j] = _mm512_dpbusd_epi32(c[j], _mm512_and_si512(v[j], three),
+                                                   q[k]);
+                        v[j] = _mm512_srli_epi16(v[j], 2);
+                    }
+                __m512i quads = packed_quads(c[0], c[1]);
+                sum[i] = h ? _mm512_dpwssd_epi32(sum[i], quads, e)
+                           : _mm512_madd_epi16(quads, e);
             }
         }
-        acc = add_block(acc, scales_2bits(s, w, w->bytes * b),
-                        join_pairs(lane_sums(sum), lane_sums(sum + 4)),
-                        act_sum(x, t, 8 * w->units * b, 8 * w->units));
+        acc = add_block(
+            acc, scales_2bits(s, w, w->bytes * b),
+            join_pairs(add_neighbours(sum[0], sum[1]), add_neighbours(sum[2], sum[3])),
+            act_sum(x, t, 8 * w->units * b, 8 * w->units));
     }
     store_rows16(y, acc, x->d[t], n_rows);
 }
@@ -85,11 +90,11 @@ static ALWAYS_INLINE void meet_2bits(__m512 *acc, const __m512i *u, __m512 scale
             next.p += 128 * v;
             next.ep += 16 * v;
             dot_planes(more, u + 32 * v + 16 * h, 4, &next, n_t);
-            for (int i = 0; i < 4 * n_t; i++)
+            for (int i = 0; i < 2 * n_t; i++)
                 sum[i] = _mm512_add_epi32(sum[i], more[i]);
         }
         for (int j = 0; j < n_t; j++)
-            half[j][h] = lane_sums(sum + 4 * j);
+            half[j][h] = add_neighbours(sum[2 * j], sum[2 * j + 1]);
     }
     for (int j = 0; j < n_t; j++)
         acc[j] = add_block(acc[j], scale, join_pairs(half[j][0], half[j][1]),

@@ -71,15 +71,15 @@ static ALWAYS_INLINE __m512 t64_one(__m512 acc, const struct pair_rows *s,
                                     enum t64_place place)
 {
     int half = place == T64_SECOND;
-    __m512i block[4], sum[4];
+    __m512i block[4], sum[2];
 
     a.p += 16 * half;
     a.ep += 8 * half;
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 4; i++)
         block[i] = t64_block(s, i, c / 64 * 14, place);
-        sum[i] = dot_digits(block[i], &a, tr);
-    }
-    return add_block(acc, t64_scales(block), lane_sums(sum),
+    for (int i = 0; i < 2; i++)
+        sum[i] = dot_two(block[2 * i], block[2 * i + 1], &a, tr);
+    return add_block(acc, t64_scales(block), add_neighbours(sum[0], sum[1]),
                      act_sum(x, t, c / 16 + 4 * half, 4));
 }
 
@@ -110,7 +110,7 @@ static ALWAYS_INLINE void meet_b2_t64(__m512 *acc, const __m512i *u, __m512 scal
 
     dot_planes(sum, u, 4, a, n_t);
     for (int j = 0; j < n_t; j++)
-        acc[j] = add_block(acc[j], scale, lane_sums(sum + 4 * j),
+        acc[j] = add_block(acc[j], scale, add_neighbours(sum[2 * j], sum[2 * j + 1]),
                            act_sum(x, t + j, group, 4));
 }
 
