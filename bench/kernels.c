@@ -6,7 +6,8 @@
  * Prints rows of `level,type,tokens,rows,cols,gmacs` (10^9 multiply-accumulates per
  * second) for a matrix of the 27B shape, which leaves the caches. Time is processor time
  * of the process, so that neighbours on the same cores count little; median of at least
- * RUNS runs. B2_CPU holds the level down. bench/kernels.sh compares two programs.
+ * RUNS runs. B2_CPU holds the level down, B2_TYPES=Q4_0,F16 picks types, B2_ROWS=64 makes
+ * a matrix that fits a cache. bench/kernels.sh compares two programs.
  */
 #include "backend/backend.h"
 #include "base/cpu.h"
@@ -65,27 +66,45 @@ static double time_matmul(struct backend *be, const struct bench *b, enum dtype 
     return (double)b->cols * (double)b->rows * (double)n_tokens / time[n / 2] * 1e-9;
 }
 
+/* Whether name is in the list; NULL has all. */
+static bool wanted(const char *list, const char *name)
+{
+    size_t n = strlen(name);
+
+    for (const char *p = list; p && *p; p += strcspn(p, ","), p += *p == ',')
+        if (strcspn(p, ",") == n && memcmp(p, name, n) == 0)
+            return true;
+    return !list;
+}
+
 static void bench_tokens(struct backend *be, const struct bench *b, const char *level,
                          int64_t n_tokens)
 {
     static const enum dtype types[] = {
-        DT_PQ2_0, DT_PTQ1_0, DT_TQ1_0, DT_TQ2_0, DT_Q2_0,    DT_Q1_0,  DT_Q4_0,
-        DT_Q4_1,  DT_Q8_0,   DT_Q4_K,  DT_Q6_K,  DT_B2_C128, DT_B2_C64};
+        DT_PQ2_0, DT_PTQ1_0, DT_TQ1_0, DT_TQ2_0, DT_I2_S, DT_B2_T64,  DT_Q2_0,
+        DT_Q1_0,  DT_Q4_0,   DT_Q4_1,  DT_Q8_0,  DT_Q2_K, DT_Q3_K,    DT_Q4_K,
+        DT_Q5_K,  DT_Q6_K,   DT_F16,   DT_BF16,  DT_F32,  DT_B2_C128, DT_B2_C64};
 
-    for (size_t i = 0; i < countof(types); i++)
+    for (size_t i = 0; i < countof(types); i++) {
+        if (!wanted(getenv("B2_TYPES"), dtype_info(types[i])->name))
+            continue;
+        double gmacs = time_matmul(be, b, types[i], n_tokens);
         printf("%s,%s,%d,%d,%d,%.2f\n", level, dtype_info(types[i])->name,
-               (int)n_tokens, ROWS, COLS, time_matmul(be, b, types[i], n_tokens));
-    fflush(stdout);
+               (int)n_tokens, (int)b->rows, COLS, gmacs);
+        fflush(stdout);
+    }
 }
 
 int main(int argc, char **argv)
 {
-    struct bench b = {.cols = COLS, .rows = ROWS};
+    const char *rows = getenv("B2_ROWS");
+    struct bench b = {.cols = COLS, .rows = rows ? strtoll(rows, NULL, 10) : ROWS};
     struct rng rng = rng_make(1);
-    size_t n_bytes = (size_t)COLS * ROWS / 32 * 34; /* Q8_0, the largest */
+    size_t n_bytes = (size_t)COLS * ROWS * sizeof(float); /* F32, the largest */
     struct backend_config cfg = {0};
     struct backend *be = NULL;
 
+    b.rows = b.rows < 1 || b.rows > ROWS ? ROWS : b.rows;
     b.data = mem_aligned(64, n_bytes, 1);
     b.y = mem_calloc((size_t)ROWS * MAX_TOKENS, sizeof *b.y);
     if (!b.data || !b.y ||

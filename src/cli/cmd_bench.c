@@ -17,8 +17,9 @@
 
 enum {
     MAX_LIST = 16,
-    MAX_ROWS = 2 * MAX_LIST * MAX_LIST,
+    MAX_ROWS = 4 * MAX_LIST * MAX_LIST,
     MAX_TOKENS = 1 << 20,
+    GROUP_BATCH = 64,        /* of sessions that only go along */
     MEMORY_BYTES = 256 << 20 /* read to measure the memory: many times the caches */
 };
 
@@ -36,16 +37,17 @@ struct row {
 
 struct bench {
     struct cli_common common;
-    const char *model_path, *prefill_words, *depth_words, *thread_words;
+    const char *model_path, *prefill_words, *depth_words, *thread_words, *group_words;
     int64_t n_decode, batch, runs;
     struct cache_words cache;
     bool no_cold, warm, packings, fill;
 
     struct log log;
-    struct int_list prefill, depth, threads;
+    struct int_list prefill, depth, threads, groups;
     unsigned cpu;
     struct model *model;
-    struct session *session; /* of the measurement under way, for Ctrl-C */
+    struct session *session;             /* of the measurement under way, for Ctrl-C */
+    struct session *group[SESSIONS_MAX]; /* that one, and those that go with it */
     struct row row[MAX_ROWS];
     int n_rows;
     double cold_s, warm_s; /* cold_s < 0: not measured */
@@ -98,6 +100,8 @@ static int parse(struct bench *b, int argc, char **argv)
          "Put random keys and values into the cache up to --depth instead of reading "
          "so "
          "many tokens: the same work per token, without the wait."},
+        {OPT_STR, 0, "parallel", "N,...", &b->group_words, 0, 0,
+         "Sequences that generate together; the tokens of all of them count. [1]"},
         {OPT_STR, 't', "threads", "N,...", &b->thread_words, 0, 0,
          "Numbers of threads to try. [1 and as many as there are]"},
         {OPT_INT, 'r', "runs", "N", &b->runs, 1, SPEED_MAX_RUNS,
@@ -130,6 +134,10 @@ static int parse(struct bench *b, int argc, char **argv)
     if (!parse_list(&b->depth, b->depth_words, 0, MAX_TOKENS))
         return cli_usage_error(&command, "-d '%s' is no list of lengths",
                                b->depth_words);
+    if (!parse_list(&b->groups, b->group_words, 1, SESSIONS_MAX))
+        return cli_usage_error(&command,
+                               "--parallel '%s' is no list of numbers from 1 to %d",
+                               b->group_words, SESSIONS_MAX);
     if (b->thread_words && !parse_list(&b->threads, b->thread_words, 1, 1024))
         return cli_usage_error(&command, "-t '%s' is no list of thread counts",
                                b->thread_words);
@@ -173,13 +181,28 @@ static enum b2_status measure_load(struct bench *b, struct pool *pool,
     return B2_OK;
 }
 
-static enum b2_status measure_row(struct bench *b, int64_t threads,
+/* "pp64", "tg32", "tg32@4096", "tg32x4@4096". */
+static void name_row(struct row *row, const struct speed_test *t, int group)
+{
+    char together[16] = "", depth[32] = "";
+
+    if (group > 1)
+        snprintf(together, sizeof together, "x%d", group);
+    if (t->kind == SPEED_DECODE && t->depth)
+        snprintf(depth, sizeof depth, "@%lld", (long long)t->depth);
+    snprintf(row->test, sizeof row->test, "%s%lld%s%s",
+             t->kind == SPEED_PREFILL ? "pp" : "tg", (long long)t->n, together, depth);
+}
+
+/* group: sessions that generate together. */
+static enum b2_status measure_row(struct bench *b, int64_t threads, int group,
                                   const struct speed_test *t, struct b2_err *err)
 {
     struct row *row = &b->row[b->n_rows];
-
     int64_t need = t->n + t->depth;
 
+    if (b->n_rows == MAX_ROWS)
+        return err_set(err, B2_EARG, "more than %d tests: shorter lists", MAX_ROWS);
     if (need > session_ctx(b->session)) {
         log_line(&b->log, LOG_WARN, "%lld tokens are more than the context of %lld",
                  (long long)need, (long long)session_ctx(b->session));
@@ -187,14 +210,9 @@ static enum b2_status measure_row(struct bench *b, int64_t threads,
     }
     row->threads = threads;
     row->n = t->n;
-    if (t->kind == SPEED_PREFILL)
-        snprintf(row->test, sizeof row->test, "pp%lld", (long long)t->n);
-    else if (t->depth)
-        snprintf(row->test, sizeof row->test, "tg%lld@%lld", (long long)t->n,
-                 (long long)t->depth);
-    else
-        snprintf(row->test, sizeof row->test, "tg%lld", (long long)t->n);
-    enum b2_status rc = speed_session(&row->speed, b->session, t, err);
+    name_row(row, t, group);
+    enum b2_status rc = group > 1 ? speed_together(&row->speed, b->group, group, t, err)
+                                  : speed_session(&row->speed, b->session, t, err);
     if (rc == B2_OK)
         b->n_rows++;
     return rc;
@@ -211,13 +229,14 @@ static enum b2_status measure_session(struct bench *b, int64_t threads,
         t.kind = SPEED_PREFILL;
         t.n = b->prefill.v[i];
         if (t.n)
-            rc = measure_row(b, threads, &t, err);
+            rc = measure_row(b, threads, 1, &t, err);
     }
     for (int i = 0; i < b->depth.n && rc == B2_OK && b->n_decode; i++) {
         t.kind = SPEED_DECODE;
         t.n = b->n_decode;
         t.depth = b->depth.v[i];
-        rc = measure_row(b, threads, &t, err);
+        for (int k = 0; k < b->groups.n && rc == B2_OK; k++)
+            rc = measure_row(b, threads, (int)b->groups.v[k], &t, err);
     }
     return rc;
 }
@@ -228,6 +247,31 @@ static void on_interrupt(void *ctx)
 
     if (b->session)
         session_cancel(b->session);
+}
+
+/* The sessions beside the first that the largest group needs. They read no long prompts:
+ * a small batch saves memory. */
+static enum b2_status open_group(struct bench *b, struct backend *be,
+                                 struct session_params sp, struct b2_err *err)
+{
+    enum b2_status rc = B2_OK;
+    int64_t most = 1;
+
+    for (int i = 0; i < b->groups.n; i++)
+        most = max_i64(most, b->groups.v[i]);
+    sp.batch = min_i64(sp.batch, GROUP_BATCH);
+    sp.log = NULL;
+    for (int64_t i = 1; i < most && rc == B2_OK; i++)
+        rc = session_new(&b->group[i], b->model, be, &sp, err);
+    return rc;
+}
+
+static void close_group(struct bench *b)
+{
+    for (int i = 1; i < SESSIONS_MAX; i++) {
+        session_free(b->group[i]);
+        b->group[i] = NULL;
+    }
 }
 
 /* All tests with one number of threads. */
@@ -253,13 +297,16 @@ static enum b2_status measure_threads(struct bench *b, int64_t threads,
     enum b2_status rc = backend_cpu_new(&be, &cfg, err);
     if (rc == B2_OK)
         rc = session_new(&s, b->model, be, &sp, err);
+    if (rc == B2_OK)
+        rc = open_group(b, be, sp, err);
     if (rc == B2_OK) {
         snprintf(b->kernel, sizeof b->kernel, "%s", backend_kernel_name(be));
-        b->session = s;
+        b->session = b->group[0] = s;
         rc = cli_interrupted() ? err_set(err, B2_ECANCEL, "interrupted")
                                : measure_session(b, threads, err);
         b->session = NULL;
     }
+    close_group(b);
     session_free(s);
     backend_free(be);
     pool_free(cfg.pool);
@@ -454,6 +501,7 @@ int cmd_bench(int argc, char **argv)
     }
     *b = (struct bench){.prefill_words = "64,512",
                         .depth_words = "0",
+                        .group_words = "1",
                         .cache = {"f16", 0, CACHE_SINKS},
                         .n_decode = 128,
                         .batch = 512,

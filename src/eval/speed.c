@@ -80,6 +80,15 @@ static enum b2_status check_logits(const struct session *s, struct b2_err *err)
     return x ? logprob_row(&ignored, NULL, x, session_model(s)->hp.vocab, err) : B2_OK;
 }
 
+static void summarise(struct speed_result *out, double *tps, int runs)
+{
+    stats_sort(tps, runs);
+    out->runs = runs;
+    out->min_tps = tps[0];
+    out->max_tps = tps[runs - 1];
+    out->median_tps = stats_quantile(tps, runs, 0.5);
+}
+
 enum b2_status speed_session(struct speed_result *out, struct session *s,
                              const struct speed_test *t, struct b2_err *err)
 {
@@ -103,16 +112,65 @@ enum b2_status speed_session(struct speed_result *out, struct session *s,
         rc = check_logits(s, err);
     if (rc)
         return rc;
-    stats_sort(tps, t->runs);
-    out->runs = t->runs;
-    out->min_tps = tps[0];
-    out->max_tps = tps[t->runs - 1];
-    out->median_tps = stats_quantile(tps, t->runs, 0.5);
+    summarise(out, tps, t->runs);
     int64_t passes = t->kind == SPEED_PREFILL ? (t->n + batch - 1) / batch : t->n;
     uint64_t bytes = speed_pass_bytes(m);
     if (t->kind == SPEED_DECODE)
         bytes += cache_read_bytes(s, t->depth + t->n / 2);
     out->gbps = 1e-9 * (double)bytes * (double)passes * out->median_tps / (double)t->n;
+    return B2_OK;
+}
+
+/* One run of n_tokens for each of n sessions; ids are a session's, moved on by one for
+ * each, logits [n, V]. */
+static enum b2_status run_together(double *seconds, struct session *const *s, int n,
+                                   const struct speed_test *t, int64_t n_tokens,
+                                   const int32_t *ids, float *logits,
+                                   struct b2_err *err)
+{
+    enum b2_status rc = B2_OK;
+    int32_t next[SESSIONS_MAX];
+
+    for (int i = 0; i < n && rc == B2_OK; i++)
+        rc = go_to(s[i], t, ids, err);
+    double begin = clock_s();
+    for (int64_t k = 0; k < n_tokens && rc == B2_OK; k++) {
+        for (int i = 0; i < n; i++)
+            next[i] = ids[(t->depth + k + i) % (t->depth + t->n)];
+        rc = sessions_step(s, next, n, logits, err);
+    }
+    *seconds = clock_s() - begin;
+    return rc;
+}
+
+enum b2_status speed_together(struct speed_result *out, struct session *const *s, int n,
+                              const struct speed_test *t, struct b2_err *err)
+{
+    const struct model *m = session_model(s[0]);
+    int64_t n_ids = t->depth + t->n;
+    int32_t *ids = mem_calloc((size_t)n_ids, sizeof *ids);
+    float *logits = mem_aligned(64, (size_t)(n * m->hp.vocab), sizeof *logits);
+    struct rng rng = rng_make(t->seed);
+    double tps[SPEED_MAX_RUNS], seconds = 0;
+    enum b2_status rc =
+        ids && logits ? B2_OK : err_set(err, B2_ENOMEM, "out of memory");
+
+    for (int64_t i = 0; i < n_ids && rc == B2_OK; i++)
+        ids[i] = (int32_t)rng_below(&rng, (uint64_t)m->hp.vocab);
+    if (rc == B2_OK)
+        rc = run_together(&seconds, s, n, t, 1, ids, logits, err);
+    for (int i = 0; i < t->runs && rc == B2_OK; i++) {
+        rc = run_together(&seconds, s, n, t, t->n, ids, logits, err);
+        tps[i] = seconds > 0 ? (double)(n * t->n) / seconds : 0.0;
+    }
+    mem_free(logits);
+    mem_free(ids);
+    if (rc)
+        return rc;
+    summarise(out, tps, t->runs);
+    uint64_t bytes =
+        speed_pass_bytes(m) + (uint64_t)n * cache_read_bytes(s[0], t->depth + t->n / 2);
+    out->gbps = 1e-9 * (double)bytes * out->median_tps / (double)n;
     return B2_OK;
 }
 

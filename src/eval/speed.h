@@ -36,6 +36,10 @@ struct speed_result {
 enum b2_status speed_session(struct speed_result *out, struct session *s,
                              const struct speed_test *t, struct b2_err *err) NODISCARD;
 
+/* A decode test of n sessions together (sessions_step): tokens of all of them count. */
+enum b2_status speed_together(struct speed_result *out, struct session *const *s, int n,
+                              const struct speed_test *t, struct b2_err *err) NODISCARD;
+
 /* Bytes of weights that one forward pass reads: a token table that is not the output
  * head too is left out. */
 uint64_t speed_pass_bytes(const struct model *m);

@@ -16,8 +16,9 @@
 /* Up to how many tokens the packed rows win over unpacking, measured (docs/KERNELS.md). */
 static void set_packed_tokens(struct kernels *k, bool vnni)
 {
-    static const enum dtype always[] = {DT_Q2_0_G128, DT_PQ2_0,   DT_TQ2_0, DT_PTQ1_0,
-                                        DT_TQ1_0,     DT_B2_C128, DT_B2_C64};
+    static const enum dtype always[] = {DT_Q2_0_G128, DT_PQ2_0,   DT_TQ2_0,
+                                        DT_PTQ1_0,    DT_TQ1_0,   DT_I2_S,
+                                        DT_B2_T64,    DT_B2_C128, DT_B2_C64};
 
     for (int t = 0; t < N_DTYPES; t++)
         k->packed_tokens[t] = k->packed[t] ? 4 : 0;
@@ -28,8 +29,9 @@ static void set_packed_tokens(struct kernels *k, bool vnni)
     for (size_t i = 0; i < countof(always); i++)
         k->packed_tokens[always[i]] = k->packed[always[i]] ? INT32_MAX : 0;
 #if B2_X86
-    if (k->qdot == kernel_qdot_amx) /* tiles have 16 tokens */
-        for (size_t i = 0; i < countof(always); i++)
+    /* Tiles have 16 tokens, and are for blocks of 128 and more. */
+    for (size_t i = 0; i < countof(always) && k->qdot == kernel_qdot_amx; i++)
+        if (kernel_block(always[i]) >= 128)
             k->packed_tokens[always[i]] = 15;
 #endif
 }
@@ -137,6 +139,7 @@ static void init_avx2(struct kernels *k)
     k->unpack[DT_Q2_0_G128] = unpack_q2_0_g128_avx2;
     k->unpack[DT_PQ2_0] = unpack_q2_0_g128_avx2;
     k->unpack[DT_PTQ1_0] = unpack_ptq1_0_avx2;
+    k->unpack[DT_I2_S] = unpack_i2_s_avx2;
     k->unpack[DT_B2_T64] = unpack_b2_t64_avx2;
     k->packed[DT_Q2_0_G128] = packed_q2_0_g128_avx2;
     k->packed[DT_PQ2_0] = packed_q2_0_g128_avx2;
@@ -145,11 +148,15 @@ static void init_avx2(struct kernels *k)
     k->packed[DT_Q2_0] = packed_q2_0_avx2;
     k->packed[DT_TQ1_0] = packed_tq1_0_avx2;
     k->packed[DT_Q1_0] = packed_q1_0_avx2;
+    k->packed[DT_I2_S] = packed_i2_s_avx2;
+    k->packed[DT_B2_T64] = packed_b2_t64_avx2;
     k->packed[DT_Q4_0] = packed_q4_0_avx2;
     k->packed[DT_Q4_1] = packed_q4_1_avx2;
     k->packed[DT_Q5_0] = packed_q5_0_avx2;
     k->packed[DT_Q5_1] = packed_q5_1_avx2;
     k->packed[DT_Q8_0] = packed_q8_0_avx2;
+    k->packed[DT_Q2_K] = packed_q2_k_avx2;
+    k->packed[DT_Q3_K] = packed_q3_k_avx2;
     k->packed[DT_Q4_K] = packed_q4_k_avx2;
     k->packed[DT_Q5_K] = packed_q5_k_avx2;
     k->packed[DT_Q6_K] = packed_q6_k_avx2;
@@ -188,6 +195,8 @@ static void init_avxvnni(struct kernels *k)
     k->packed[DT_TQ2_0] = packed_tq2_0_avxvnni;
     k->packed[DT_PTQ1_0] = packed_ptq1_0_avxvnni;
     k->packed[DT_TQ1_0] = packed_tq1_0_avxvnni;
+    k->packed[DT_I2_S] = packed_i2_s_avxvnni;
+    k->packed[DT_B2_T64] = packed_b2_t64_avxvnni;
 }
 
 static void init_avx512vnni(struct kernels *k)
@@ -197,16 +206,21 @@ static void init_avx512vnni(struct kernels *k)
     k->attn.mix_q8 = kernel_kv_mix_q8_avx512vnni;
     k->attn.mix_f16 = kernel_kv_mix_f16_avx512vnni;
     k->qdot = kernel_qdot_avx512vnni;
+    k->fdot = kernel_fdot_avx512vnni;
     k->packed[DT_Q2_0_G128] = packed_q2_0_g128_avx512vnni;
     k->packed[DT_PQ2_0] = packed_q2_0_g128_avx512vnni;
     k->packed[DT_TQ2_0] = packed_tq2_0_avx512vnni;
     k->packed[DT_PTQ1_0] = packed_ptq1_0_avx512vnni;
     k->packed[DT_TQ1_0] = packed_tq1_0_avx512vnni;
+    k->packed[DT_I2_S] = packed_i2_s_avx512vnni;
+    k->packed[DT_B2_T64] = packed_b2_t64_avx512vnni;
     k->packed[DT_Q4_0] = packed_q4_0_avx512vnni;
     k->packed[DT_Q4_1] = packed_q4_1_avx512vnni;
     k->packed[DT_Q5_0] = packed_q5_0_avx512vnni;
     k->packed[DT_Q5_1] = packed_q5_1_avx512vnni;
     k->packed[DT_Q8_0] = packed_q8_0_avx512vnni;
+    k->packed[DT_Q2_K] = packed_q2_k_avx512vnni;
+    k->packed[DT_Q3_K] = packed_q3_k_avx512vnni;
     k->packed[DT_Q4_K] = packed_q4_k_avx512vnni;
     k->packed[DT_Q5_K] = packed_q5_k_avx512vnni;
     k->packed[DT_Q6_K] = packed_q6_k_avx512vnni;
@@ -239,6 +253,18 @@ static void init_words(struct kernels *k, unsigned cpu)
 #endif
 
 #if B2_ARM
+static const struct kernels_attn attn_neon = {
+    .put_q8 = kernel_kv_put_q8_neon,
+    .put_q4 = kernel_kv_put_q4_neon,
+    .query = kernel_kv_query_neon,
+    .widen_q4 = kernel_kv_widen_q4_neon,
+    .get_q8 = kernel_kv_get_q8_neon,
+    .score_q8 = kernel_kv_score_q8_neon,
+    .score_f16 = kernel_kv_score_f16_neon,
+    .mix_q8 = kernel_kv_mix_q8_neon,
+    .mix_f16 = kernel_kv_mix_f16_neon,
+};
+
 static void init_neon(struct kernels *k)
 {
     k->name = "neon";
@@ -247,8 +273,8 @@ static void init_neon(struct kernels *k)
     k->unpack[DT_Q5_0] = unpack_q5_0_neon;
     k->unpack[DT_Q5_1] = unpack_q5_1_neon;
     k->unpack[DT_Q8_0] = unpack_q8_0_neon;
-    k->unpack[DT_Q2_K] = unpack_q2_k_c;
-    k->unpack[DT_Q3_K] = unpack_q3_k_c;
+    k->unpack[DT_Q2_K] = unpack_q2_k_neon;
+    k->unpack[DT_Q3_K] = unpack_q3_k_neon;
     k->unpack[DT_Q4_K] = unpack_q4_k_neon;
     k->unpack[DT_Q5_K] = unpack_q5_k_neon;
     k->unpack[DT_Q6_K] = unpack_q6_k_neon;
@@ -261,6 +287,8 @@ static void init_neon(struct kernels *k)
     k->unpack[DT_PTQ1_0] = unpack_ptq1_0_neon;
     k->unpack[DT_B2_C128] = unpack_b2_c128_neon;
     k->unpack[DT_B2_C64] = unpack_b2_c64_neon;
+    k->unpack[DT_I2_S] = unpack_i2_s_neon;
+    k->unpack[DT_B2_T64] = unpack_b2_t64_neon;
     k->act_quant = kernel_act_quant_neon;
     k->dequant = kernel_dequant_neon;
     k->qdot = kernel_qdot_neon;
@@ -282,8 +310,11 @@ static void init_neon(struct kernels *k)
     k->rope_neox = kernel_rope_neox_neon;
     k->fwht = kernel_fwht_neon;
     k->mul = kernel_mul_neon;
-    k->conv_silu = kernel_conv_silu_c; /* no NEON code of their own */
-    k->delta_step = kernel_delta_step_c;
+    k->sigmoid_mul = kernel_sigmoid_mul_neon;
+    k->l2norm = kernel_l2norm_neon;
+    k->conv_silu = kernel_conv_silu_neon;
+    k->delta_step = kernel_delta_step_neon;
+    k->attn = attn_neon;
 }
 #endif
 
@@ -300,6 +331,7 @@ void kernels_init(struct kernels *k, unsigned cpu)
     if ((cpu & CPU_AVX512) && (cpu & CPU_AVX512VNNI) && (cpu & CPU_AVX512VBMI)) {
         k->packed[DT_PTQ1_0] = packed_ptq1_0_avx512vbmi;
         k->packed[DT_TQ1_0] = packed_tq1_0_avx512vbmi;
+        k->packed[DT_B2_T64] = packed_b2_t64_avx512vbmi;
     }
     init_words(k, cpu);
     if ((cpu & CPU_AVX512) && (cpu & CPU_AVX512VNNI) && (cpu & CPU_AMX_INT8)) {

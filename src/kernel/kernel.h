@@ -64,8 +64,10 @@ struct kq_mat {
  * group of 16, which shares a factor, is what the packed weights keep in four neighbouring
  * bytes. Then a product applies the factor once for all digits of these bytes. */
 enum kq_order {
-    KQ_FLAT,     /* position = column */
-    KQ_PLANES,   /* TQ2_0: a group is 4 neighbours in each of 4 planes of 32 columns */
+    KQ_FLAT, /* position = column */
+    KQ_PLANES, /* TQ2_0, I2_S: a group is 4 neighbours in each of 4 planes of 32 columns */
+    KQ_TRITS64,  /* B2_T64: digits 0-3 of four bytes are a group; the fifth digits of
+                  * bytes 0-11 and the digits of byte 12 are one */
     KQ_TRITS128, /* PTQ1_0: digits 0-3 of four bytes are a group; the fifth digits of
                   * bytes 0-15 are one, and columns 112-127 are one */
     KQ_TRITS256, /* TQ1_0: the same of its 32 + 16 bytes; columns 240-255 are one */
@@ -80,6 +82,9 @@ enum kq_order {
  *   KQ_FLAT      code 4 j + k at j + k m / 4; factor of group i / 2 at i
  *   KQ_PLANES    plane k, 32 columns, at 32 k; factors as KQ_FLAT
  *   KQ_BITS      column 8 j + k at j + k m / 8; factor of group i at i
+ *   KQ_TRITS64   digit k of byte l of the unit's first block at 32 k + l (l < 13, else zero),
+ *                of its second 16 further on; 16 factors for pairs of bytes in digits 0-3,
+ *                then 16 in digit 4. A row that ends with one block has zeros for the other
  *   KQ_TRITS128  digit k of the block's byte l at 32 k + l (l < 26, else zero); 16 factors
  *                for pairs of bytes in digits 0-3, then 16 in digit 4
  *   KQ_TRITS256  the same for bytes 0-31, then for bytes 32-51 */

@@ -14,7 +14,10 @@ enum kq_order kernel_order(enum dtype t)
 {
     switch (t) {
     case DT_TQ2_0:
+    case DT_I2_S:
         return KQ_PLANES;
+    case DT_B2_T64:
+        return KQ_TRITS64;
     case DT_PTQ1_0:
         return KQ_TRITS128;
     case DT_TQ1_0:
@@ -29,19 +32,29 @@ enum kq_order kernel_order(enum dtype t)
 int kq_order_block(enum kq_order o)
 {
     switch (o) {
-    case KQ_PLANES:
     case KQ_TRITS256:
         return 256;
+    case KQ_PLANES:
     case KQ_TRITS128:
     case KQ_BITS:
         return 128;
+    case KQ_TRITS64:
+        return 64;
     default:
         return KQ_STEP;
     }
 }
 
+/* Whole units of 128 columns: what is missing of the last one counts too. */
+static int64_t units_of(int64_t n)
+{
+    return (n + KQ_PLANE - 1) / KQ_PLANE;
+}
+
 int64_t kq_p_step(enum kq_order o, int64_t n)
 {
+    if (o == KQ_TRITS64)
+        return 160 * units_of(n);
     return o == KQ_TRITS128 || o == KQ_TRITS256 ? n / 4 * 5 : n;
 }
 
@@ -49,6 +62,8 @@ int64_t kq_ep_step(enum kq_order o, int64_t n)
 {
     if (o == KQ_BITS)
         return n / 16;
+    if (o == KQ_TRITS64)
+        return 32 * units_of(n);
     return o == KQ_TRITS128 || o == KQ_TRITS256 ? n / 4 : n / 8;
 }
 
@@ -63,7 +78,9 @@ int kq_quad(enum kq_order o, int u)
 {
     switch (o) {
     case KQ_PLANES:
-        return u / 32 * 32 + across(u % 32, 8);
+        return across(u, 8);
+    case KQ_TRITS64: /* bytes 0-11, their fifth digits and the last byte */
+        return u < 12 ? across(u, 3) : u;
     case KQ_TRITS128: /* bytes 0-15 and their fifth digit, bytes 16-23, the rest */
         return u < 16 ? across(u, 4) : u < 20 ? u : u < 28 ? 20 + across(u - 20, 2) : u;
     case KQ_TRITS256: /* bytes 0-31 and their fifth digit, bytes 32-47, the rest */
@@ -94,7 +111,8 @@ void kernel_place(enum kq_order o, int8_t *code, int64_t n)
         memcpy(now, was, sizeof now);
         if (o == KQ_PLANES) {
             turn(now, was, 8);
-            turn(now + 32, was + 32, 8);
+        } else if (o == KQ_TRITS64) {
+            turn(now, was, 3);
         } else if (o == KQ_TRITS128) {
             turn(now, was, 4);
             turn(now + 20, was + 20, 2);

@@ -91,27 +91,36 @@ void kernel_dequant_avx2(float *dst, const int8_t *code, const float *scale,
 void kernel_fdot_avx2(float *y, int64_t y_step, const struct kf_mat *w,
                       const struct kf_mat *x, int64_t n);
 
+/* x86/dot_avx512vnni.c */
+void kernel_fdot_avx512vnni(float *y, int64_t y_step, const struct kf_mat *w,
+                            const struct kf_mat *x, int64_t n);
+
 /* x86/packed_avx2.c */
 kernel_packed packed_q2_0_g128_avx2, packed_tq2_0_avx2, packed_ptq1_0_avx2;
 kernel_packed packed_q2_0_avx2, packed_tq1_0_avx2, packed_q1_0_avx2;
+kernel_packed packed_i2_s_avx2, packed_b2_t64_avx2;
 
 /* x86/packed_avxvnni.c */
 kernel_packed packed_q2_0_g128_avxvnni, packed_tq2_0_avxvnni, packed_ptq1_0_avxvnni;
-kernel_packed packed_tq1_0_avxvnni;
+kernel_packed packed_tq1_0_avxvnni, packed_i2_s_avxvnni, packed_b2_t64_avxvnni;
 
 /* x86/packed_k_avx2.c */
 kernel_packed packed_q4_0_avx2, packed_q4_1_avx2, packed_q5_0_avx2, packed_q5_1_avx2;
+kernel_packed packed_q2_k_avx2, packed_q3_k_avx2;
 kernel_packed packed_q8_0_avx2, packed_q4_k_avx2, packed_q5_k_avx2, packed_q6_k_avx2;
 
 /* x86/packed_k_avx512vnni.c */
 kernel_packed packed_q4_0_avx512vnni, packed_q4_1_avx512vnni, packed_q5_0_avx512vnni;
 kernel_packed packed_q5_1_avx512vnni, packed_q8_0_avx512vnni, packed_q4_k_avx512vnni;
+kernel_packed packed_q2_k_avx512vnni, packed_q3_k_avx512vnni;
 kernel_packed packed_q5_k_avx512vnni, packed_q6_k_avx512vnni;
 
 /* x86/packed_avx512vnni.c, x86/packed_avx512vbmi.c */
 kernel_packed packed_q2_0_g128_avx512vnni, packed_tq2_0_avx512vnni;
 kernel_packed packed_ptq1_0_avx512vnni, packed_tq1_0_avx512vnni;
+kernel_packed packed_i2_s_avx512vnni, packed_b2_t64_avx512vnni;
 kernel_packed packed_ptq1_0_avx512vbmi, packed_tq1_0_avx512vbmi;
+kernel_packed packed_b2_t64_avx512vbmi;
 
 /* x86/gemm_avx2.c, x86/gemm_avx512vnni.c */
 void kernel_qdot_avx2(float *y, int64_t y_step, const struct kq_mat *w,
@@ -128,7 +137,7 @@ kernel_unpack unpack_q4_0_avx2, unpack_q4_1_avx2, unpack_q5_0_avx2, unpack_q5_1_
 kernel_unpack unpack_q8_0_avx2, unpack_q1_0_avx2, unpack_q2_0_avx2;
 kernel_unpack unpack_q2_0_g128_avx2;
 kernel_unpack unpack_tq1_0_avx2, unpack_tq2_0_avx2, unpack_ptq1_0_avx2;
-kernel_unpack unpack_b2_t64_avx2;
+kernel_unpack unpack_b2_t64_avx2, unpack_i2_s_avx2;
 
 /* x86/unpack_k_avx2.c */
 kernel_unpack unpack_q2_k_avx2, unpack_q3_k_avx2, unpack_q4_k_avx2, unpack_q5_k_avx2;
@@ -192,7 +201,7 @@ void kernel_kv_mix_f16_avx512vnni(float *out, const float *w, int64_t w_step,
 /* arm/unpack_quad_neon.c */
 kernel_unpack unpack_b2_c128_neon, unpack_b2_c64_neon;
 
-/* arm/dot_neon.c, arm/dot_dotprod.c, arm/dot_i8mm.c */
+/* arm/act_neon.c, arm/dot_neon.c, arm/dot_dotprod.c, arm/dot_i8mm.c */
 void kernel_act_quant_neon(const struct kq_act *a, int64_t t, const float *x);
 void kernel_dequant_neon(float *dst, const int8_t *code, const float *scale,
                          const float *min, int64_t n);
@@ -210,6 +219,7 @@ kernel_unpack unpack_q4_0_neon, unpack_q4_1_neon, unpack_q5_0_neon, unpack_q5_1_
 kernel_unpack unpack_q8_0_neon, unpack_q1_0_neon, unpack_q2_0_neon;
 kernel_unpack unpack_q2_0_g128_neon;
 kernel_unpack unpack_tq1_0_neon, unpack_tq2_0_neon, unpack_ptq1_0_neon;
+kernel_unpack unpack_i2_s_neon, unpack_b2_t64_neon, unpack_q2_k_neon, unpack_q3_k_neon;
 kernel_unpack unpack_q4_k_neon, unpack_q5_k_neon, unpack_q6_k_neon;
 
 /* arm/float_neon.c */
@@ -232,6 +242,30 @@ void kernel_weighted_sum_neon(float *out, const float *p, const float *v,
 void kernel_rope_norm_neon(float *x, const float *c, const float *s, int64_t n_pairs);
 void kernel_rope_neox_neon(float *x, const float *c, const float *s, int64_t n_pairs);
 void kernel_fwht_neon(float *x, int64_t n, int64_t block);
+
+/* arm/delta_neon.c */
+void kernel_sigmoid_mul_neon(float *y, const float *gate, const float *x, int64_t n);
+void kernel_l2norm_neon(float *y, const float *x, int64_t n, float eps);
+void kernel_conv_silu_neon(float *y, const float *const *x, const float *w,
+                           int64_t w_step, int64_t taps, int64_t n);
+void kernel_delta_step_neon(float *out, float *state, const struct kd_step *d);
+
+/* arm/attn_neon.c */
+void kernel_kv_put_q8_neon(uint8_t *code, uint16_t *scale, int64_t scale_step,
+                           const float *x, int64_t dim);
+void kernel_kv_put_q4_neon(uint8_t *code, uint16_t *scale, int64_t scale_step,
+                           const float *x, int64_t dim);
+void kernel_kv_query_neon(const struct kv_query *q, int64_t r, const float *x);
+void kernel_kv_widen_q4_neon(int8_t *dst, const struct kv_rows *rows);
+void kernel_kv_get_q8_neon(float *dst, const struct kv_rows *rows);
+void kernel_kv_score_q8_neon(float *y, int64_t y_step, const struct kv_rows *k,
+                             const struct kv_query *q);
+void kernel_kv_score_f16_neon(float *y, int64_t y_step, const struct kv_rows *k,
+                              const struct kf_mat *q);
+void kernel_kv_mix_q8_neon(float *out, const float *w, int64_t w_step, int64_t rows,
+                           const struct kv_rows *v);
+void kernel_kv_mix_f16_neon(float *out, const float *w, int64_t w_step, int64_t rows,
+                            const struct kv_rows *v);
 #endif
 
 #endif

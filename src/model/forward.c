@@ -169,16 +169,21 @@ void forward_attn_input(struct forward *f, int64_t layer, int64_t n)
     act_changed(f->act, n, hp->d);
 }
 
-/* Turns queries and keys, stores keys and values, attends into act. A token far from the
+/* Turns queries and keys of tokens [first, first + n) of the batch, which stand at pos0..
+ * of the sequence `of`, stores keys and values, attends into act. A token far from the
  * sinks sees them through a query that stands right behind its window's length, as if
  * nothing lay between (StreamingLLM counts positions inside the cache): no distance ever
  * passes what the model was trained for. */
-static void rope_store_attend(struct forward *f, int64_t layer, int64_t n, int64_t pos0)
+static void rope_store_attend(struct forward *f, struct forward *of, int64_t layer,
+                              int64_t first, int64_t n, int64_t pos0)
 {
     const struct hparams *hp = &f->m->hp;
-    struct cache_layer *c = &f->cache.layer[layer];
+    struct cache_layer *c = &of->cache.layer[layer];
     const bool slides = hparams_slides(hp, layer);
-    const struct rope_table *table = model_rope(f->m, slides, f->params.ctx);
+    const struct rope_table *table = model_rope(f->m, slides, of->params.ctx);
+    const int64_t q_at = first * hp->n_heads * hp->head_dim;
+    const int64_t kv_at = first * hp->n_kv_heads * hp->head_dim;
+    float *q = f->q + q_at, *k = f->k + kv_at;
     struct rope_args rope = {
         .kind = hp->arch->rope,
         .head_dim = hp->head_dim,
@@ -197,17 +202,18 @@ static void rope_store_attend(struct forward *f, int64_t layer, int64_t n, int64
     };
 
     if (c->sinks > 0 && pos0 + n > c->window + c->sinks) {
-        memcpy(f->q_sinks, f->q,
-               (size_t)(n * hp->n_heads * hp->head_dim) * sizeof *f->q);
+        float *own = f->q_sinks + q_at;
+        memcpy(own, q, (size_t)(n * hp->n_heads * hp->head_dim) * sizeof *q);
         rope.max_pos = c->window + c->sinks - 1;
-        backend_rope(f->be, f->q_sinks, n, hp->n_heads, pos0, &rope);
+        backend_rope(f->be, own, n, hp->n_heads, pos0, &rope);
         rope.max_pos = 0;
-        attn.q_sinks = f->q_sinks;
+        attn.q_sinks = own;
     }
-    backend_rope(f->be, f->q, n, hp->n_heads, pos0, &rope);
-    backend_rope(f->be, f->k, n, hp->n_kv_heads, pos0, &rope);
-    backend_kv_store(f->be, &c->kv, f->k, f->v, n, hp->n_kv_heads, hp->head_dim, pos0);
-    backend_attention(f->be, f->act->x, f->q, &c->kv, n, &attn);
+    backend_rope(f->be, q, n, hp->n_heads, pos0, &rope);
+    backend_rope(f->be, k, n, hp->n_kv_heads, pos0, &rope);
+    backend_kv_store(f->be, &c->kv, k, f->v + kv_at, n, hp->n_kv_heads, hp->head_dim,
+                     pos0);
+    backend_attention(f->be, f->act->x + q_at, q, &c->kv, n, &attn);
 }
 
 void forward_attn_heads(struct forward *f, int64_t layer, int64_t n, int64_t pos0)
@@ -215,7 +221,10 @@ void forward_attn_heads(struct forward *f, int64_t layer, int64_t n, int64_t pos
     const struct layer_weights *l = &f->m->layers[layer];
 
     bias_and_norm_qkv(f, l, n);
-    rope_store_attend(f, layer, n, pos0);
+    if (!f->lane)
+        rope_store_attend(f, f, layer, 0, n, pos0);
+    for (int64_t t = 0; f->lane && t < n; t++)
+        rope_store_attend(f, f->lane[t].f, layer, t, 1, f->lane[t].pos);
     if (f->m->hp.arch->attn_gate)
         backend_sigmoid_mul(f->be, f->act->x, f->up, f->act->x, n * l->o.cols);
     if (l->attn_sub_norm)
@@ -256,12 +265,14 @@ static void attention_block(struct forward *f, int64_t layer, int64_t n, int64_t
     forward_attn_output(f, layer, n);
 }
 
-/* Tokens [begin, begin + n) of the batch through convolution and recurrence. */
-static void recur(struct forward *f, int64_t layer, int64_t begin, int64_t n)
+/* Tokens [begin, begin + n) of the batch through convolution and recurrence of the
+ * sequence `of`. */
+static void recur(struct forward *f, struct forward *of, int64_t layer, int64_t begin,
+                  int64_t n)
 {
     const struct hparams *hp = &f->m->hp;
     const struct delta_weights *w = f->m->layers[layer].delta;
-    struct recurrent_view s = recurrent_view(&f->rec, 0, layer);
+    struct recurrent_view s = recurrent_view(&of->rec, 0, layer);
     const struct delta_args args = {hp->k_heads, hp->v_heads, hp->k_dim, hp->v_dim,
                                     hp->norm_eps};
     const int64_t h = hp->v_heads, u = w->qkv.rows;
@@ -295,11 +306,13 @@ void forward_delta_heads(struct forward *f, int64_t layer, int64_t n)
 
     backend_delta_gates(f->be, f->k, f->v, w->rate, w->bias, n, hp->v_heads);
     if (first > 0) {
-        recur(f, layer, 0, first);
+        recur(f, f, layer, 0, first);
         keep_state(f, layer);
     }
-    if (first < n)
-        recur(f, layer, first, n - first);
+    if (first < n && !f->lane)
+        recur(f, f, layer, first, n - first);
+    for (int64_t t = 0; f->lane && t < n; t++)
+        recur(f, f->lane[t].f, layer, t, 1);
     norm(f, f->act->x, w->norm, n * hp->v_heads, hp->v_dim);
     backend_glu(f->be, GLU_SILU, f->act->x, f->q, f->act->x, n * w->out.cols);
     act_changed(f->act, n, w->out.cols);
@@ -373,7 +386,8 @@ static bool stops(const struct forward *f, int64_t layer, int64_t n,
 void forward_layer(struct forward *f, int64_t layer, int64_t n, int64_t pos0)
 {
     if (f->m->layers[layer].delta) {
-        f->rec.pos = -1; /* until all layers are through */
+        if (!f->lane)
+            f->rec.pos = -1; /* until all layers are through */
         delta_block(f, layer, n);
     } else {
         attention_block(f, layer, n, pos0);
@@ -386,6 +400,36 @@ void forward_embed(struct forward *f, const int32_t *ids, int64_t n)
     backend_embed(f->be, f->x, &f->m->embd, ids, n);
     if (f->m->hp.embd_scale != 1.0f)
         backend_scale(f->be, f->x, n * f->m->hp.d, f->m->hp.embd_scale);
+}
+
+bool forward_together(struct forward *f, const struct forward_lane *lane,
+                      const int32_t *ids, int64_t n, const atomic_int *cancel)
+{
+    bool done = true;
+
+    for (int64_t t = 0; t < n; t++) {
+        struct forward *of = lane[t].f;
+        assert(of->m == f->m && of->be == f->be);
+        assert(!recurrent_used(&of->rec) || of->rec.pos == lane[t].pos);
+        cache_wrote(&of->cache, lane[t].pos + 1);
+    }
+    f->lane = lane;
+    f->mark_copy = 0;
+    forward_embed(f, ids, n);
+    for (int64_t i = 0; i < f->m->hp.n_layers && done; i++) {
+        done = !stops(f, i, 1, cancel); /* a lost state would cost each of them */
+        if (done)
+            forward_layer(f, i, n, 0);
+    }
+    f->lane = NULL;
+    for (int64_t t = 0; t < n && done; t++) {
+        struct recurrent *rec = &lane[t].f->rec;
+        if (recurrent_used(rec)) {
+            rec->pos = lane[t].pos + 1;
+            recurrent_save_spaced(rec);
+        }
+    }
+    return done;
 }
 
 bool forward_layers(struct forward *f, const int32_t *ids, int64_t n, int64_t pos0,

@@ -26,6 +26,12 @@
 
 #include <stdatomic.h>
 
+/* A sequence of which a pass runs the token at pos. */
+struct forward_lane {
+    struct forward *f;
+    int64_t pos;
+};
+
 /* Everything a pass writes to. Made before decoding; a pass allocates nothing. */
 struct forward {
     const struct model *m;
@@ -43,6 +49,9 @@ struct forward {
     float *q_sinks;   /* [batch, H, head_dim]; NULL: no layer needs it */
     float *gate, *up; /* [batch, F]; gate also holds [batch, D], gated queries, u */
     void *floats;
+    /* While forward_together() runs: whose caches and states token t of the batch has.
+     * NULL: all are this one's. */
+    const struct forward_lane *lane;
 };
 
 /* Bytes of forward_init's own buffers without the caches. */
@@ -70,6 +79,12 @@ void forward_mark(struct forward *f, int64_t pos, int64_t last);
  * set; the cache then holds nothing certain from pos0 on, and the state is lost. */
 bool forward_layers(struct forward *f, const int32_t *ids, int64_t n, int64_t pos0,
                     const atomic_int *cancel);
+
+/* Runs one token of each of n <= batch sequences, ids[i] at lane[i].pos, in f's buffers:
+ * weights are read once for all of them. The lanes are different ones of f's model and
+ * backend, with f's window and sinks; f may be among them. The rest as forward_layers(). */
+bool forward_together(struct forward *f, const struct forward_lane *lane,
+                      const int32_t *ids, int64_t n, const atomic_int *cancel);
 
 /* Stands in for forward_layers() without its work: random keys and values, a recurrent
  * state as it is, checkpoints as a prompt makes them. */

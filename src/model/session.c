@@ -197,6 +197,57 @@ enum b2_status session_eval(struct session *s, const int32_t *ids, int64_t n,
     return append(s, ids, n, n, logits, err);
 }
 
+/* Whether the sessions can share a pass, and the tokens can be appended. */
+static enum b2_status check_together(struct session *const *s, const int32_t *ids,
+                                     int n, struct b2_err *err)
+{
+    const struct cache_params *p = &s[0]->fwd.params;
+    enum b2_status rc = B2_OK;
+
+    if (n > SESSIONS_MAX || n > p->batch)
+        return err_set(err, B2_EARG,
+                       "%d sessions at once: at most %d, and the batch %lld", n,
+                       SESSIONS_MAX, (long long)p->batch);
+    for (int i = 0; i < n && rc == B2_OK; i++) {
+        const struct cache_params *own = &s[i]->fwd.params;
+        for (int j = 0; j < i; j++)
+            if (s[j] == s[i])
+                return err_set(err, B2_EARG, "sessions %d and %d are the same", j, i);
+        if (s[i]->fwd.m != s[0]->fwd.m || s[i]->fwd.be != s[0]->fwd.be ||
+            own->window != p->window || own->sinks != p->sinks)
+            return err_set(err, B2_EARG,
+                           "session %d has another model, backend or window than the "
+                           "first",
+                           i);
+        rc = check_ids(s[i], &ids[i], 1, s[i]->pos, err);
+    }
+    return rc;
+}
+
+enum b2_status sessions_step(struct session *const *s, const int32_t *ids, int n,
+                             float *logits, struct b2_err *err)
+{
+    struct forward_lane lane[SESSIONS_MAX];
+    enum b2_status rc = n < 1 ? B2_OK : check_together(s, ids, n, err);
+
+    if (rc || n < 1)
+        return rc;
+    for (int i = 0; i < n; i++) {
+        lane[i] = (struct forward_lane){&s[i]->fwd, s[i]->pos};
+        s[i]->have_logits = false;
+    }
+    if (!forward_together(&s[0]->fwd, lane, ids, n, &s[0]->cancel)) {
+        atomic_store(&s[0]->cancel, 0);
+        for (int i = 0; i < n; i++)
+            s[i]->pos = forward_rewind(&s[i]->fwd, s[i]->pos);
+        return err_set(err, B2_ECANCEL, "interrupted");
+    }
+    forward_head(&s[0]->fwd, n, n, logits);
+    for (int i = 0; i < n; i++)
+        s[i]->ids[s[i]->pos++] = ids[i];
+    return B2_OK;
+}
+
 int64_t session_rewind(struct session *s, int64_t pos)
 {
     if (pos < s->pos) {

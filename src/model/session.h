@@ -67,6 +67,16 @@ enum b2_status session_fill(struct session *s, const int32_t *ids, int64_t n,
 enum b2_status session_eval(struct session *s, const int32_t *ids, int64_t n,
                             float *logits, struct b2_err *err) NODISCARD;
 
+enum { SESSIONS_MAX = 256 };
+
+/* Appends ids[i] to s[i], n sessions of one model and backend, no two the same, and gives
+ * the logits of each: logits [n, V], caller's buffer. Weights are read once for all of
+ * them; the bits are those of n times session_step(). n is at most SESSIONS_MAX and the
+ * batch of s[0]. session_cancel() of s[0] cancels; then none of them has moved. B2_EARG: an
+ * id out of range, a full context, sessions that differ in more than their context. */
+enum b2_status sessions_step(struct session *const *s, const int32_t *ids, int n,
+                             float *logits, struct b2_err *err) NODISCARD;
+
 /* Forgets positions >= pos. Returns how many tokens are left: pos, or fewer when a sliding
  * layer no longer holds what the token at pos would see, or a recurrent layer has no
  * checkpoint there (then the rest must run again). */

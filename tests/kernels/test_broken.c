@@ -134,6 +134,24 @@ static void packed_not_placed(float *y, int64_t y_step, const uint8_t *w,
     }
 }
 
+/* Reads the planes of I2_S from the low bits up, as TQ2_0 has them. */
+static void packed_planes_up(float *y, int64_t y_step, const uint8_t *w,
+                             uint64_t row_bytes, int64_t rows, const struct kq_act *x)
+{
+    enum { N = 4 * 128 };
+    int8_t code[N], up[N];
+    float scale[N / KQ_GROUP];
+
+    for (int64_t r = 0; r < rows; r++) {
+        struct kq_mat m = {up, scale, NULL, 1, N, N / KQ_GROUP, 128, 1, 3};
+        unpack_i2_s_c(code, scale, NULL, w + (uint64_t)r * row_bytes, x->n);
+        for (int64_t i = 0; i < x->n; i++)
+            up[i] = code[i - i % 128 + 96 - i % 128 / 32 * 32 + i % 32];
+        kernel_place(x->order, up, x->n);
+        kernel_qdot_c(y + r, y_step, &m, x);
+    }
+}
+
 static void exp_one_ulp(float *y, const float *x, int64_t n)
 {
     kernel_exp_c(y, x, n);
@@ -192,7 +210,7 @@ static void put_unclamped(uint8_t *code, uint16_t *scale, int64_t scale_step,
 static void test_broken_kernels_are_caught(void **state)
 {
     (void)state;
-    for (int i = 0; i < 14; i++) {
+    for (int i = 0; i < 15; i++) {
         struct kcheck t = kt_make(0, true);
         switch (i) {
         case 0:
@@ -233,6 +251,9 @@ static void test_broken_kernels_are_caught(void **state)
             break;
         case 12:
             t.k.unpack[DT_B2_C128] = unpack_zero_word;
+            break;
+        case 13:
+            t.k.packed[DT_I2_S] = packed_planes_up;
             break;
         default:
             t.k.fwht = fwht_other_order;
@@ -278,6 +299,39 @@ static void packed_one_scale(float *y, int64_t y_step, const uint8_t *w,
     }
 }
 
+/* Wrong where a row of B2_T64 ends with a single block. */
+static void packed_single_wrong(float *y, int64_t y_step, const uint8_t *w,
+                                uint64_t row_bytes, int64_t rows,
+                                const struct kq_act *x)
+{
+    whole.packed[DT_B2_T64](y, y_step, w, row_bytes, rows, x);
+    if (x->n > 128 && x->n % 128 == 64)
+        y[0] = -y[0];
+}
+
+/* Takes the low four bits of a scale of Q3_K, which has six, for all of it. */
+static void packed_small_scales(float *y, int64_t y_step, const uint8_t *w,
+                                uint64_t row_bytes, int64_t rows,
+                                const struct kq_act *x)
+{
+    uint8_t row[4 * 110];
+
+    for (int64_t r = 0; r < rows; r++) {
+        memcpy(row, w + (uint64_t)r * row_bytes, (size_t)row_bytes);
+        for (uint64_t b = 0; b < row_bytes; b += 110)
+            memset(row + b + 104, 0, 4);
+        whole.packed[DT_Q3_K](y + r, y_step, row, row_bytes, 1, x);
+    }
+}
+
+static const struct {
+    enum dtype type;
+    kernel_packed *broken;
+} broken_packed[] = {{DT_Q4_K, packed_last_wrong},
+                     {DT_B2_T64, packed_single_wrong},
+                     {DT_Q3_K, packed_small_scales},
+                     {DT_B2_C64, packed_one_scale}};
+
 /* A level's own products, broken where only a part of its code is to blame. */
 static void test_broken_levels_are_caught(void **state)
 {
@@ -288,17 +342,16 @@ static void test_broken_levels_are_caught(void **state)
     for (int i = 1; (level = cpu_level_at(i)); i++) {
         if (cpu_limit(&cpu, cpu_features(), level, NULL))
             continue;
-        for (int broken = 0; broken < 3; broken++) {
+        for (size_t broken = 0; broken <= countof(broken_packed); broken++) {
             struct kcheck t = kt_make(cpu, true);
+            enum dtype type = broken ? broken_packed[broken - 1].type : DT_F32;
             whole = t.k;
             if (broken == 0)
                 t.k.qdot = qdot_last_wrong;
-            else if (broken == 1 && whole.packed[DT_Q4_K])
-                t.k.packed[DT_Q4_K] = packed_last_wrong;
-            else if (broken == 2 && whole.packed[DT_B2_C64])
-                t.k.packed[DT_B2_C64] = packed_one_scale;
-            if ((broken == 0 || whole.packed[DT_Q4_K]) && kcheck_run(&t) == 0)
-                fail_msg("level %s: broken kernel %d passed", level, broken);
+            else if (whole.packed[type])
+                t.k.packed[type] = broken_packed[broken - 1].broken;
+            if ((broken == 0 || whole.packed[type]) && kcheck_run(&t) == 0)
+                fail_msg("level %s: broken kernel %d passed", level, (int)broken);
             kt_free(&t);
         }
     }

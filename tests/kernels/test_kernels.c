@@ -61,6 +61,11 @@ static void test_table_is_full(void **state)
         assert_true(k.f32_from_bf16 && k.f16_from_f32 && k.rmsnorm && k.silu_mul);
         assert_true(k.add && k.exp && k.softcap && k.softmax && k.weighted_sum);
         assert_true(k.rope_norm && k.rope_neox && k.fwht && k.mul);
+        assert_true(k.sigmoid_mul && k.l2norm && k.conv_silu && k.delta_step);
+        assert_true(k.attn.put_q8 && k.attn.query && k.attn.score_q8 && k.attn.mix_q8);
+        for (int t = 0; t < N_DTYPES; t++) /* no quantised type is left to crawl */
+            assert_true(!kernel_is_quant((enum dtype)t) || !(masks[i] & CPU_AVX2) ||
+                        k.packed[t]);
     }
 }
 

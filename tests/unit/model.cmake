@@ -38,5 +38,6 @@ b2_test(test_arch SRC unit/test_arch.c LIBS variant b2_compress m LABELS unit th
 b2_test(test_qwen35 SRC unit/test_qwen35.c LIBS variant m)
 b2_test(test_rotated SRC unit/test_rotated.c LIBS variant b2_compress m LABELS unit threads)
 b2_test(test_recurrent SRC unit/test_recurrent.c LIBS variant LABELS unit threads)
+b2_test(test_together SRC unit/test_together.c LIBS variant LABELS unit threads)
 b2_test(test_synth SRC unit/test_synth.c LIBS b2_model)
 b2_test(test_chat SRC unit/test_chat.c LIBS b2_model)

@@ -30,8 +30,9 @@ static struct act_layout layout(const struct backend *be, int64_t max_tokens,
                                 int64_t max_width)
 {
     uint64_t n = (uint64_t)max_tokens * (uint64_t)max_width;
-    /* Room for every order: rows of whole blocks of the widest, p of base-3 types. */
-    uint64_t n_q = (uint64_t)max_tokens * (uint64_t)cpu_q_width(KQ_TRITS256, max_width);
+    /* Room for every type: rows of whole blocks of the widest, p of base-3 types. */
+    uint64_t n_q =
+        (uint64_t)max_tokens * align_up_u64((uint64_t)max_width, CPU_MAX_BLOCK);
     struct act_layout l = {0};
 
     l.x = place(&l, 4 * n);
@@ -205,24 +206,26 @@ static void form_part(void *ctx, int64_t begin, int64_t end, int thread)
 /* The form for rot, its parts that are asked for made. */
 static struct act_form *make_form(struct backend *be, struct act *a,
                                   const struct rotation *rot, bool want_q,
-                                  enum kq_order order)
+                                  enum dtype type)
 {
     struct act_cpu *c = a->impl;
     struct act_form *f = rot ? &c->turned : &c->plain;
+    enum kq_order order = kernel_order(type);
+    int64_t q_width = cpu_q_width(type, a->width);
 
     if (rot && f->rot != rot) {
         assert(rot->width == a->width);
         f->rot = rot;
         f->have_x = f->have_q = false;
     }
-    if (want_q && f->q.order != order)
+    if (want_q && (f->q.order != order || f->q.n != q_width))
         f->have_q = false;
     struct form_job j = {be, &be->k, a, f, !f->have_x, want_q && !f->have_q};
 
     if (j.make_q) {
         f->q.order = order;
         f->q.rows = a->n_tokens;
-        f->q.n = cpu_q_width(order, a->width);
+        f->q.n = q_width;
     }
     if (j.make_x || j.make_q)
         cpu_run(be, form_part, &j, a->n_tokens, TOKENS_CHUNK);
@@ -234,11 +237,11 @@ static struct act_form *make_form(struct backend *be, struct act *a,
 const struct act_form *cpu_act_form(struct backend *be, struct act *a,
                                     const struct rotation *rot)
 {
-    return make_form(be, a, rot, false, KQ_FLAT);
+    return make_form(be, a, rot, false, DT_F32);
 }
 
 const struct act_form *cpu_act_form_q(struct backend *be, struct act *a,
-                                      const struct rotation *rot, enum kq_order order)
+                                      const struct rotation *rot, enum dtype type)
 {
-    return make_form(be, a, rot, true, order);
+    return make_form(be, a, rot, true, type);
 }

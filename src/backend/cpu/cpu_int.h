@@ -36,11 +36,14 @@ struct act_form {
     bool have_x, have_q;
 };
 
-/* Columns of an activation in 8 bits: what the kernels take together, the last ones 0.
- * Only padded weights have rows that are no multiple of it. */
-static inline int64_t cpu_q_width(enum kq_order order, int64_t width)
+enum { CPU_MAX_BLOCK = 256 }; /* of any type and order */
+
+/* Columns of an activation in 8 bits as weights of this type want it: whole blocks, the
+ * last ones 0. Only padded weights have columns that are no multiple of it, and then this
+ * is what they store. */
+static inline int64_t cpu_q_width(enum dtype t, int64_t width)
 {
-    int64_t block = kq_order_block(order);
+    int64_t block = max_i64(kq_order_block(kernel_order(t)), dtype_info(t)->block);
 
     return (width + block - 1) / block * block;
 }
@@ -70,9 +73,9 @@ void cpu_decode_row(const struct backend *be, enum dtype t, float *dst,
 const struct act_form *cpu_act_form(struct backend *be, struct act *a,
                                     const struct rotation *rot);
 
-/* The same with its 8-bit codes in the order that weights of this type want. A form keeps
- * the codes of one order at a time. */
+/* The same with 8-bit codes as weights of this type want them. A form keeps the codes of
+ * one order and width at a time. */
 const struct act_form *cpu_act_form_q(struct backend *be, struct act *a,
-                                      const struct rotation *rot, enum kq_order order);
+                                      const struct rotation *rot, enum dtype type);
 
 #endif

@@ -5,9 +5,8 @@
  * the tokens as they are. Else, for one token a tile's rows are unpacked a few at a time
  * into L1 and multiplied at once; for many tokens the tile is unpacked once and meets all
  * tokens, in blocks small enough for L1. Every element is one dot product of the kernel
- * contract, so none of these sizes changes a bit. Rows of padded weights are unpacked as
- * they are stored and multiplied up to their columns: in 8 bits up to the next multiple
- * of KQ_STEP, where the activation has zeros.
+ * contract, so none of these sizes changes a bit. Padded weights are multiplied in 8 bits
+ * as they are stored, by an activation with zeros behind its columns.
  */
 #include "backend/cpu/cpu_int.h"
 
@@ -172,19 +171,22 @@ static void matmul_part(void *ctx, int64_t begin, int64_t end, int thread)
  * turned: it keeps one rotation, and the 8-bit codes of one order each. */
 struct forms_used {
     const struct rotation *rot;
-    int order[2]; /* of the plain and the turned form; -1: none yet */
+    int order[2];     /* of the plain and the turned form; -1: none yet */
+    int64_t width[2]; /* of the 8-bit codes */
 };
 
 static bool fits(const struct backend *be, struct forms_used *u, const struct weight *w)
 {
     int *order = &u->order[w->rot != NULL];
+    int64_t *width = &u->width[w->rot != NULL], n = cpu_q_width(w->type, w->cols);
 
     if (w->rot && u->rot && w->rot != u->rot)
         return false;
     if (is_quantised(be, w)) {
-        if (*order >= 0 && *order != (int)kernel_order(w->type))
+        if (*order >= 0 && (*order != (int)kernel_order(w->type) || *width != n))
             return false;
         *order = (int)kernel_order(w->type);
+        *width = n;
     }
     u->rot = w->rot ? w->rot : u->rot;
     return true;
@@ -202,9 +204,8 @@ void backend_matmul_n(struct backend *be, float *const *y,
             struct matmul_job *j = &c.job[c.n_jobs++];
             j->w = w[i];
             j->y = y[i];
-            j->f = is_quantised(be, w[i])
-                       ? cpu_act_form_q(be, a, w[i]->rot, kernel_order(w[i]->type))
-                       : cpu_act_form(be, a, w[i]->rot);
+            j->f = is_quantised(be, w[i]) ? cpu_act_form_q(be, a, w[i]->rot, w[i]->type)
+                                          : cpu_act_form(be, a, w[i]->rot);
             j->first_tile = n_tiles;
             j->tile_rows = a->n_tokens == 1 ? TILE_ROWS_VEC : TILE_ROWS_MAT;
             n_tiles += (w[i]->rows + j->tile_rows - 1) / j->tile_rows;

@@ -1,13 +1,11 @@
 /*
- * dot_neon.c - quantising activations, and the two dot products, in baseline NEON.
+ * dot_neon.c - codes to F32, and the two dot products, in baseline NEON.
  *
  * Same bits as ref/dot_ref.c.
  */
 #include "kernel/variants.h"
 
 #include <arm_neon.h>
-#include <math.h>
-#include <string.h>
 
 /* Two products in 16 bits: 2 * 128 * 127 < 2^15. */
 static inline int32x4_t dot16(int8x16_t w, int8x16_t q)
@@ -31,84 +29,6 @@ void kernel_qdot_neon(float *y, int64_t y_step, const struct kq_mat *w,
             qdot_tile(y + r, y_step, w, &s, x, t, TILE_TOKENS);
         for (; t < x->rows; t++)
             qdot_tile(y + r, y_step, w, &s, x, t, 1);
-    }
-}
-
-/* Magnitudes as integers, so that a NaN is the largest. */
-static ALWAYS_INLINE uint32x4_t magnitude(const float *x)
-{
-    return vandq_u32(vreinterpretq_u32_f32(vld1q_f32(x)), vdupq_n_u32(0x7fffffff));
-}
-
-static ALWAYS_INLINE float largest(uint32x4_t m)
-{
-    uint32_t bits = vmaxvq_u32(m);
-    float f;
-
-    memcpy(&f, &bits, sizeof f);
-    return f;
-}
-
-/* Codes of group g of token t, with what follows from them. */
-static ALWAYS_INLINE void put_group(const struct kq_act *a, int64_t t, int64_t g,
-                                    int8x16_t q, int e)
-{
-    int64_t c = g * KQ_GROUP, first = c / KQ_PLANE * KQ_PLANE;
-    int64_t width = a->n - first < KQ_PLANE ? a->n - first : KQ_PLANE;
-    int32_t *sum = a->sum + t * (a->n / KQ_GROUP + 1) + g;
-    static const uint8_t quads[16] = {0, 4, 8,  12, 1, 5, 9,  13,
-                                      2, 6, 10, 14, 3, 7, 11, 15};
-    int8_t plane[KQ_GROUP];
-    int total = e * vaddlvq_s8(q);
-
-    vst1q_s8(a->q + t * a->n + c, q);
-    vst1q_s8(plane, vqtbl1q_s8(q, vld1q_u8(quads)));
-    for (int k = 0; k < 4; k++)
-        memcpy(a->p + t * a->n + first + (c - first) / 4 + k * (width / 4),
-               plane + 4 * k, 4);
-    vst1q_s16(a->e + (t * a->n + c) / 2, vdupq_n_s16((int16_t)e));
-    a->ep[t * a->n / 8 + 2 * g] = a->ep[t * a->n / 8 + 2 * g + 1] = (int16_t)e;
-    sum[1] = (int32_t)((uint32_t)sum[0] + (uint32_t)total);
-    a->s[t * a->n / KQ_GROUP + g] = (float)total;
-}
-
-/* 16 numbers times inv, rounded to nearest, ties to even. */
-static ALWAYS_INLINE int8x16_t round_group(const float *x, float inv)
-{
-    int16x4_t v[4];
-
-    for (int i = 0; i < 4; i++)
-        v[i] = vmovn_s32(
-            vcvtnq_s32_f32(vmulq_f32(vld1q_f32(x + 4 * i), vdupq_n_f32(inv))));
-    return vcombine_s8(vmovn_s16(vcombine_s16(v[0], v[1])),
-                       vmovn_s16(vcombine_s16(v[2], v[3])));
-}
-
-void kernel_act_quant_neon(const struct kq_act *a, int64_t t, const float *x)
-{
-    uint32x4_t m = vdupq_n_u32(0);
-
-    if (a->order !=
-        KQ_FLAT) { /* quads move, and planes are made: the reference does it */
-        kernel_act_quant_c(a, t, x);
-        return;
-    }
-    for (int64_t i = 0; i < a->n; i += 4)
-        m = vmaxq_u32(m, magnitude(x + i));
-    float max = largest(m), d = max / (127.0f * KQ_MAX_E), part = KQ_MAX_E / max;
-    bool empty = !(max >= 0x1p-100f) || isinf(max);
-    a->d[t] = !empty ? d : max < 0x1p-100f ? 0.0f : NAN;
-    a->sum[t * (a->n / KQ_GROUP + 1)] = 0;
-    for (int64_t g = 0; g < a->n / KQ_GROUP; g++, x += KQ_GROUP) {
-        if (empty) {
-            put_group(a, t, g, vdupq_n_s8(0), 1);
-            continue;
-        }
-        float top = largest(vmaxq_u32(vmaxq_u32(magnitude(x), magnitude(x + 4)),
-                                      vmaxq_u32(magnitude(x + 8), magnitude(x + 12))));
-        int e = 1 + (int)(top * part);
-        e = e > KQ_MAX_E ? KQ_MAX_E : e;
-        put_group(a, t, g, round_group(x, 1.0f / (d * (float)e)), e);
     }
 }
 

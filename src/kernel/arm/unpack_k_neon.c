@@ -1,5 +1,5 @@
 /*
- * unpack_k_neon.c - rows of Q4_K, Q5_K and Q6_K to codes, scales and minima, in NEON.
+ * unpack_k_neon.c - rows of Q2_K to Q6_K to codes, scales and minima, in NEON.
  *
  * Same results as ref/unpack_k_ref.c; layouts there. Sub-block scales are a handful per
  * 256 weights and stay scalar.
@@ -14,6 +14,52 @@ enum { QK = 256, SUB16 = QK / 16, SUB32 = QK / 32 };
 static ALWAYS_INLINE float f16_at(const uint8_t *p)
 {
     return f32_from_f16(le_get16(p));
+}
+
+/* Field s of 2 bits of 16 bytes. */
+static ALWAYS_INLINE uint8x16_t pairs(uint8x16_t v, int s)
+{
+    return vandq_u8(vshlq_u8(v, vdupq_n_s8((int8_t)(-2 * s))), vdupq_n_u8(3));
+}
+
+void unpack_q2_k_neon(int8_t *code, float *scale, float *min, const uint8_t *src,
+                      int64_t n)
+{
+    for (int64_t b = 0; b < n / QK; b++, src += 84, code += QK) {
+        float d = f16_at(src + 80), dmin = f16_at(src + 82);
+        for (int s = 0; s < SUB16; s++) {
+            scale[b * SUB16 + s] = d * (float)(src[s] & 15);
+            min[b * SUB16 + s] = dmin * (float)(src[s] >> 4);
+        }
+        for (int i = 0; i < SUB16; i++) { /* 16 columns */
+            uint8x16_t v = vld1q_u8(src + 16 + i / 8 * 32 + i % 2 * 16);
+            vst1q_s8(code + 16 * i, vreinterpretq_s8_u8(pairs(v, i / 2 % 4)));
+        }
+    }
+}
+
+/* 32 bytes of third bits, 64 of pairs, 12 of six-bit scales, d. */
+void unpack_q3_k_neon(int8_t *code, float *scale, float *min, const uint8_t *src,
+                      int64_t n)
+{
+    (void)min;
+    for (int64_t b = 0; b < n / QK; b++, src += 110, code += QK) {
+        const uint8_t *sc = src + 96;
+        float d = f16_at(src + 108);
+        for (int s = 0; s < SUB16; s++) {
+            int low = s < 8 ? sc[s] & 15 : sc[s - 8] >> 4;
+            int high = sc[8 + s % 4] >> 2 * (s / 4) & 3;
+            scale[b * SUB16 + s] = d * (float)((low | high << 4) - 32);
+        }
+        for (int i = 0; i < SUB16; i++) {
+            uint8x16_t v = vld1q_u8(src + 32 + i / 8 * 32 + i % 2 * 16);
+            uint8x16_t third = vld1q_u8(src + i % 2 * 16);
+            uint8x16_t set = vtstq_u8(third, vdupq_n_u8((uint8_t)(1 << i / 2)));
+            uint8x16_t off = vbicq_u8(vdupq_n_u8(4), set);
+            vst1q_s8(code + 16 * i,
+                     vreinterpretq_s8_u8(vsubq_u8(pairs(v, i / 2 % 4), off)));
+        }
+    }
 }
 
 /* The eight 6-bit scales and minima of Q4_K and Q5_K, for groups of 16. */

@@ -7,7 +7,7 @@
 #include "base/reader.h"
 #include "kernel/arm/neon.h"
 #include "kernel/variants.h"
-#include "tensor/f16.h"
+#include "tensor/log8.h"
 
 #include <string.h>
 
@@ -176,6 +176,26 @@ void unpack_tq2_0_neon(int8_t *code, float *scale, float *min, const uint8_t *sr
     }
 }
 
+/* Plane k of 32 columns in the bits from 6 - 2 k on. */
+void unpack_i2_s_neon(int8_t *code, float *scale, float *min, const uint8_t *src,
+                      int64_t n)
+{
+    const uint8x16_t three = vdupq_n_u8(3), one = vdupq_n_u8(1);
+
+    (void)min;
+    for (int64_t i = 0; i < n; i += 128, src += 32) {
+        fill(scale + i / KQ_GROUP, 1.0f, 128);
+        for (int half = 0; half < 32; half += 16) {
+            uint8x16_t v = vld1q_u8(src + half);
+            for (int k = 3; k >= 0; k--) {
+                vst1q_s8(code + i + 32 * k + half,
+                         vreinterpretq_s8_u8(vsubq_u8(vandq_u8(v, three), one)));
+                v = vshrq_n_u8(v, 2);
+            }
+        }
+    }
+}
+
 /* The top digits of w, less one. */
 static ALWAYS_INLINE int8x16_t digits(uint8x16_t w)
 {
@@ -231,5 +251,27 @@ void unpack_ptq1_0_neon(int8_t *code, float *scale, float *min, const uint8_t *s
         }
         uint8x16_t last = vreinterpretq_u8_u16(vdupq_n_u16(le_get16(src + 24)));
         vst1_s8(code + 120, vget_low_s8(digits(vmulq_u8(last, vld1q_u8(powers)))));
+    }
+}
+
+/* Each store writes four codes too many, which the next one puts right. */
+void unpack_b2_t64_neon(int8_t *code, float *scale, float *min, const uint8_t *src,
+                        int64_t n)
+{
+    (void)min;
+    for (int64_t i = 0; i < n; i += 64, src += 14, code += 64) {
+        unsigned last = src[12];
+        /* Bytes 0-7 and 6-13: nothing behind the block is read. */
+        uint8x8_t low = vld1_u8(src), high = vext_u8(vld1_u8(src + 6), low, 2);
+        uint8x16_t w = vcombine_u8(low, high);
+        fill(scale + i / KQ_GROUP, f32_from_log8(src[13]), 64);
+        for (int k = 0; k < 5; k++) {
+            vst1q_s8(code + 12 * k, digits(w));
+            w = triple(w);
+        }
+        for (int k = 0; k < 4; k++) {
+            code[60 + k] = (int8_t)((int)(3 * last >> 8) - 1);
+            last = 3 * last & 255;
+        }
     }
 }

@@ -34,7 +34,7 @@ static int trit(int at, int wide, int k, int l)
  * (fewer than others only at the end of a row). */
 static int p_source(enum kq_order o, int i, int m)
 {
-    int k = i / 32 % 5, l = i % 32;
+    int k = i / 32 % 5, l = i % 32, half = l / 16 * 64;
 
     assert(m >= KQ_STEP);
     switch (o) {
@@ -44,6 +44,11 @@ static int p_source(enum kq_order o, int i, int m)
         return 16 * (l / 4) + 4 * (i / 32) + l % 4;
     case KQ_BITS:
         return i % (m / 8) * 8 + i / (m / 8);
+    case KQ_TRITS64:
+        l %= 16;
+        if (half >= m || l > 12 || (l == 12 && k == 4))
+            return -1;
+        return half + (l == 12 ? 60 + k : trit(0, 12, k, l));
     case KQ_TRITS128:
         if (l >= 24)
             return l < 26 && k < 4 ? 120 + 2 * k + l - 24 : -1;
@@ -60,7 +65,7 @@ static int p_source(enum kq_order o, int i, int m)
 }
 
 /* The group whose factor is number i of a unit of kq_act.ep, or -1 for a zero. */
-static int ep_source(enum kq_order o, int i)
+static int ep_source(enum kq_order o, int i, int m)
 {
     int quad = i % 16 / 2;
     bool fifth = i / 16 % 2;
@@ -71,6 +76,10 @@ static int ep_source(enum kq_order o, int i)
         return i / 2;
     case KQ_BITS:
         return i;
+    case KQ_TRITS64: /* quads of two blocks side by side, four groups each */
+        if (quad / 4 * 64 >= m)
+            return -1;
+        return fifth ? quad / 4 * 4 + 3 : quad;
     case KQ_TRITS128:
         if (fifth)
             return quad < 4 ? 4 : quad < 6 ? 7 : -1;
@@ -103,7 +112,7 @@ static void derive_planes(const struct kq_act *a, int64_t t)
             *p++ = from < 0 ? 0 : q[from];
         }
         for (int i = 0; i < n_ep; i++) {
-            int g = ep_source(a->order, i);
+            int g = ep_source(a->order, i, m);
             *ep++ = g < 0 ? 0 : e[g * KQ_GROUP / 2];
         }
     }

@@ -2,16 +2,14 @@
  * act_avx2.c - activations to 8 bits, in every order, in AVX2.
  *
  * A group of 16 is two registers, wherever its columns come from: orders move quads, so a
- * block is first copied to its positions, 16 bytes at a time. Codes for the planes of base-3
- * types move as quads again.
+ * block is first copied to its positions, 16 bytes at a time; act_units.h does the rest.
  */
+#include "kernel/act_units.h"
 #include "kernel/variants.h"
 #include "kernel/x86/avx2.h"
 
 #include <math.h>
 #include <string.h>
-
-enum { MAX_UNIT = 256, QUADS = MAX_UNIT / 4, FACTORS = MAX_UNIT / KQ_GROUP };
 
 static ALWAYS_INLINE __m256i magnitude(const float *x)
 {
@@ -103,114 +101,23 @@ static void quantise_flat(const struct kq_act *a, int64_t t, const float *x,
     }
 }
 
-/* Two neighbouring factors of ep from one. */
-static ALWAYS_INLINE int32_t pair_of(int16_t e)
-{
-    return (int32_t)((uint32_t)(uint16_t)e * 0x10001u);
-}
-
-/* 32 quads of one unit of KQ_PLANES, and its 8 factors. */
-static void planes_unit(int32_t *p, int32_t *ep, const int32_t *q, const int16_t *e)
-{
-    for (int g = 0; g < 8; g++) {
-        ep[g] = pair_of(e[g]);
-        for (int k = 0; k < 4; k++)
-            p[8 * k + g] = q[4 * g + k];
-    }
-}
-
-static void trits128_unit(int32_t *p, int32_t *ep, const int32_t *q, const int16_t *e)
-{
-    for (int k = 0; k < 4; k++) {
-        uint32_t two = (uint32_t)q[30 + k / 2] >> 16 * (k % 2) & 0xffffu;
-        for (int g = 0; g < 4; g++)
-            p[8 * k + g] = q[4 * g + k];
-        p[8 * k + 4] = q[20 + k];
-        p[8 * k + 5] = q[24 + k];
-        p[8 * k + 6] = (int32_t)two; /* columns 120 + 2 k and the next */
-        p[8 * k + 7] = 0;
-        p[32 + k] = q[16 + k];
-        ep[k] = pair_of(e[k]);
-        ep[8 + k] = pair_of(e[4]);
-    }
-    p[36] = q[28];
-    p[37] = q[29];
-    p[38] = p[39] = 0;
-    ep[4] = pair_of(e[5]);
-    ep[5] = pair_of(e[6]);
-    ep[6] = ep[12] = ep[13] = pair_of(e[7]);
-    ep[7] = ep[14] = ep[15] = 0;
-}
-
-static void trits256_unit(int32_t *p, int32_t *ep, const int32_t *q, const int16_t *e)
-{
-    memset(p, 0, 80 * sizeof *p);
-    memset(ep, 0, 32 * sizeof *ep);
-    for (int g = 0; g < 8; g++) {
-        ep[g] = pair_of(e[g]);
-        ep[8 + g] = pair_of(e[8 + g / 4]);
-        p[32 + g] = q[32 + g];
-        for (int k = 0; k < 4; k++)
-            p[8 * k + g] = q[4 * g + k];
-    }
-    for (int j = 0; j < 4; j++) {
-        ep[16 + j] = pair_of(e[10 + j]);
-        ep[24 + j] = pair_of(e[14]);
-        p[72 + j] = q[56 + j];
-        p[40 + 8 * j + 4] = q[60 + j];
-        for (int k = 0; k < 4; k++)
-            p[40 + 8 * k + j] = q[40 + 4 * j + k];
-    }
-    ep[20] = pair_of(e[15]);
-}
-
-/* One unit's codes and factors as the packed kernels load them. */
-static void store_unit(const struct kq_act *a, int64_t t, int64_t c, int64_t width,
-                       const int16_t *e)
-{
-    int32_t q[QUADS], p[QUADS / 4 * 5], ep[QUADS / 2];
-    int8_t *to = a->p + t * kq_p_step(a->order, a->n) + kq_p_step(a->order, c);
-    int16_t *to_e = a->ep + t * kq_ep_step(a->order, a->n) + kq_ep_step(a->order, c);
-    const int8_t *codes = a->q + t * a->n + c;
-
-    if (a->order == KQ_BITS) {
-        for (int64_t j = 0; j < width / 8; j++)
-            for (int k = 0; k < 8; k++)
-                to[j + k * (width / 8)] = codes[8 * j + k];
-        memcpy(to_e, e, (size_t)(width / KQ_GROUP) * sizeof *e);
-        return;
-    }
-    memcpy(q, codes, (size_t)width);
-    if (a->order == KQ_PLANES) {
-        planes_unit(p, ep, q, e);
-        planes_unit(p + 32, ep + 8, q + 32, e + 8);
-    } else if (a->order == KQ_TRITS128) {
-        trits128_unit(p, ep, q, e);
-    } else {
-        trits256_unit(p, ep, q, e);
-    }
-    memcpy(to, p, (size_t)kq_p_step(a->order, width));
-    memcpy(to_e, ep, (size_t)kq_ep_step(a->order, width) * sizeof *to_e);
-}
-
 /* The other orders, a unit at a time. */
 static void quantise_placed(const struct kq_act *a, int64_t t, const float *x,
                             const struct scale *by)
 {
-    int64_t unit = a->order == KQ_TRITS128 ? 128 : MAX_UNIT;
-    float placed[MAX_UNIT];
-    int16_t e[FACTORS];
-    uint8_t quad[QUADS];
+    const int64_t unit = act_unit(a->order);
+    float placed[ACT_UNIT];
+    int16_t e[ACT_UNIT / KQ_GROUP];
+    uint8_t quad[ACT_QUADS];
 
-    for (int u = 0; u < unit / 4; u++)
-        quad[u] = (uint8_t)kq_quad(a->order, u);
+    act_unit_quads(quad, a->order);
     for (int64_t c = 0; c < a->n; c += unit) {
         int64_t width = a->n - c < unit ? a->n - c : unit;
         for (int64_t u = 0; u < width / 4; u++)
             _mm_storeu_ps(placed + 4 * u, _mm_loadu_ps(x + c + 4 * quad[u]));
         for (int64_t g = 0; g < width / KQ_GROUP; g++)
             quantise(a, t, c / KQ_GROUP + g, placed + g * KQ_GROUP, by, &e[g]);
-        store_unit(a, t, c, width, e);
+        act_store_unit(a, t, c, width, e);
     }
 }
 

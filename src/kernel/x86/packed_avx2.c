@@ -1,7 +1,7 @@
 /*
  * packed_avx2.c - packed ternary rows times activations, without unpacking, in AVX2.
  */
-#include "kernel/x86/ternary256.h"
+#include "kernel/x86/trits64_256.h"
 
 void packed_q2_0_g128_avx2(float *y, int64_t y_step, const uint8_t *w,
                            uint64_t row_bytes, int64_t rows, const struct kq_act *x)
@@ -17,6 +17,20 @@ void packed_tq2_0_avx2(float *y, int64_t y_step, const uint8_t *w, uint64_t row_
     static const struct two_bits f = {66, 0, 64, 2};
 
     packed_2bits(y, y_step, w, row_bytes, rows, x, &f);
+}
+
+void packed_i2_s_avx2(float *y, int64_t y_step, const uint8_t *w, uint64_t row_bytes,
+                      int64_t rows, const struct kq_act *x)
+{
+    static const struct two_bits f = {32, 0, NO_SCALE, 1, true};
+
+    packed_2bits(y, y_step, w, row_bytes, rows, x, &f);
+}
+
+void packed_b2_t64_avx2(float *y, int64_t y_step, const uint8_t *w, uint64_t row_bytes,
+                        int64_t rows, const struct kq_act *x)
+{
+    packed_trits(y, y_step, w, row_bytes, rows, x, one_b2_t64, many_b2_t64);
 }
 
 void packed_ptq1_0_avx2(float *y, int64_t y_step, const uint8_t *w, uint64_t row_bytes,

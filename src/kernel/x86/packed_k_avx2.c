@@ -11,8 +11,9 @@
 
 #include <string.h>
 
-enum { ROWS = 8, QK = 256, Q4_K_BYTES = 144, Q5_K_BYTES = 176, Q6_K_BYTES = 210 };
-enum { LINE = 64 };
+enum { ROWS = 8, QK = 256, LINE = 64 };
+enum { Q2_K_BYTES = 84, Q3_K_BYTES = 110, Q4_K_BYTES = 144, Q5_K_BYTES = 176 };
+enum { Q6_K_BYTES = 210 };
 
 /* Rows r.. of a matrix; rows beyond the last are the last. */
 struct row_set {
@@ -188,14 +189,16 @@ static ALWAYS_INLINE void one_simple(float *y, const uint8_t *w, uint64_t row_by
     }
 }
 
-/* 16 bytes of all rows: out[i] has dword i of each, in the order of the rows. */
-static ALWAYS_INLINE void row_dwords(__m256i *out, const struct row_set *s, int64_t at)
+/* 16 bytes of rows k and k + 4. */
+static ALWAYS_INLINE __m256i two_rows(const struct row_set *s, int k, int64_t at)
 {
-    __m256i v[4];
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(load128(s->row[k] + at)),
+                                   load128(s->row[k + 4] + at), 1);
+}
 
-    for (int k = 0; k < 4; k++) /* rows k and k + 4 */
-        v[k] = _mm256_inserti128_si256(_mm256_castsi128_si256(load128(s->row[k] + at)),
-                                       load128(s->row[k + 4] + at), 1);
+/* out[i]: dword i of 16 bytes of all rows, in their order; v[k] has rows k and k + 4. */
+static ALWAYS_INLINE void turn_dwords(__m256i *out, const __m256i *v)
+{
     __m256i lo = _mm256_unpacklo_epi32(v[0], v[1]);
     __m256i hi = _mm256_unpackhi_epi32(v[0], v[1]);
     __m256i lo2 = _mm256_unpacklo_epi32(v[2], v[3]);
@@ -204,6 +207,15 @@ static ALWAYS_INLINE void row_dwords(__m256i *out, const struct row_set *s, int6
     out[1] = _mm256_unpackhi_epi64(lo, lo2);
     out[2] = _mm256_unpacklo_epi64(hi, hi2);
     out[3] = _mm256_unpackhi_epi64(hi, hi2);
+}
+
+static ALWAYS_INLINE void row_dwords(__m256i *out, const struct row_set *s, int64_t at)
+{
+    __m256i v[4];
+
+    for (int k = 0; k < 4; k++)
+        v[k] = two_rows(s, k, at);
+    turn_dwords(out, v);
 }
 
 /* Scales and minima of Q4_K and Q5_K: bytes of four sub-blocks each, by row. */
@@ -380,6 +392,159 @@ static void one_q6_k(float *y, const uint8_t *w, uint64_t row_bytes, int64_t row
         }
         store_rows(y + r, acc, x->d[t], rows - r);
     }
+}
+
+/* d times four bits of each dword, from bit `at` on. */
+static ALWAYS_INLINE __m256 times_nibble(__m256 d, __m256i v, int at)
+{
+    v = _mm256_and_si256(_mm256_srl_epi32(v, _mm_cvtsi32_si128(at)),
+                         _mm256_set1_epi32(15));
+    return _mm256_mul_ps(d, _mm256_cvtepi32_ps(v));
+}
+
+/* Sub-block i of four whose scales and minima are the nibbles of each dword of v. */
+static ALWAYS_INLINE __m256 add_q2_k(__m256 acc, __m256 d, __m256 dmin, __m256i v,
+                                     int i, __m256i sums, int32_t act)
+{
+    __m256 term = scaled(times_nibble(d, v, 8 * i), sums, 0);
+
+    return _mm256_add_ps(acc, less_min(term, times_nibble(dmin, v, 8 * i + 4), act));
+}
+
+/* acc plus step k (a constant) of half a Q2_K block at `at`; scale has its sub-blocks. */
+static ALWAYS_INLINE __m256 step_q2_k(__m256 acc, const struct row_set *s, int64_t at,
+                                      int half, __m256 d, __m256 dmin, __m256i scale,
+                                      const struct step_act *a, int k)
+{
+    __m256i sum[ROWS], first, second;
+
+    for (int j = 0; j < ROWS; j++) {
+        __m256i v = load256(s->row[j] + at + 16 + 32 * half);
+        v = _mm256_and_si256(_mm256_srl_epi16(v, _mm_cvtsi32_si128(2 * k)),
+                             _mm256_set1_epi8(3));
+        sum[j] = dot_step(v, a);
+    }
+    row_sums(&first, &second, sum);
+    acc = add_q2_k(acc, d, dmin, scale, k % 2 * 2, first, a->sum0);
+    return add_q2_k(acc, d, dmin, scale, k % 2 * 2 + 1, second, a->sum - a->sum0);
+}
+
+static void one_q2_k(float *y, const uint8_t *w, uint64_t row_bytes, int64_t rows,
+                     const struct kq_act *x, int64_t t)
+{
+    for (int64_t r = 0; r < rows; r += ROWS) {
+        struct row_set s;
+        __m256 acc = _mm256_setzero_ps();
+        rows_at(&s, w, row_bytes, r, rows);
+        for (int64_t b = 0, next = 0; b < x->n / QK; b++) {
+            int64_t at = Q2_K_BYTES * b;
+            __m256 d = row_halves(&s, at + 80), dmin = row_halves(&s, at + 82);
+            __m256i v[4];
+            row_dwords(v, &s, at);
+            for (; next < at + Q2_K_BYTES; next += LINE)
+                prefetch_rows(&s, 0, ROWS, next);
+            for (int h = 0; h < 2; h++) {
+                struct step_act a[4];
+                for (int k = 0; k < 4; k++)
+                    a[k] = step_at(x, t, 8 * b + 4 * h + k);
+                acc = step_q2_k(acc, &s, at, h, d, dmin, v[2 * h], &a[0], 0);
+                acc = step_q2_k(acc, &s, at, h, d, dmin, v[2 * h], &a[1], 1);
+                acc = step_q2_k(acc, &s, at, h, d, dmin, v[2 * h + 1], &a[2], 2);
+                acc = step_q2_k(acc, &s, at, h, d, dmin, v[2 * h + 1], &a[3], 3);
+            }
+        }
+        store_rows(y + r, acc, x->d[t], rows - r);
+    }
+}
+
+/* Scales of a Q3_K block, signed bytes of four sub-blocks each, by row; gives d. What is
+ * read ends with the block: 14 bytes, after two others. */
+static ALWAYS_INLINE __m256 q3_k_scales(__m256i *scale, const struct row_set *s,
+                                        int64_t at)
+{
+    const __m256i four = _mm256_set1_epi8(15), two = _mm256_set1_epi8(48);
+    __m256i v[4], w[4];
+
+    for (int k = 0; k < 4; k++)
+        v[k] = _mm256_srli_si256(two_rows(s, k, at + 94), 2);
+    turn_dwords(w, v);
+    const __m256i high[4] = {_mm256_slli_epi16(w[2], 4), _mm256_slli_epi16(w[2], 2),
+                             w[2], _mm256_srli_epi16(w[2], 2)};
+    for (int i = 0; i < 4; i++) {
+        __m256i low = i < 2 ? w[i] : _mm256_srli_epi16(w[i - 2], 4);
+        low = _mm256_or_si256(_mm256_and_si256(low, four),
+                              _mm256_and_si256(high[i], two));
+        scale[i] = _mm256_sub_epi8(low, _mm256_set1_epi8(32));
+    }
+    return half_floats(w[3]);
+}
+
+/* Unsigned codes of step k of half h of a Q3_K block at p: two bits of byte i, and bit
+ * 4 h + k of another. */
+static ALWAYS_INLINE __m256i codes_q3_k(const uint8_t *p, int h, int k)
+{
+    __m256i lo = _mm256_srl_epi16(load256(p + 32 + 32 * h), _mm_cvtsi32_si128(2 * k));
+    __m256i hi = _mm256_srl_epi16(load256(p), _mm_cvtsi32_si128(4 * h + k));
+
+    hi = _mm256_slli_epi16(_mm256_and_si256(hi, _mm256_set1_epi8(1)), 2);
+    return _mm256_or_si256(_mm256_and_si256(lo, _mm256_set1_epi8(3)), hi);
+}
+
+/* acc plus step k (a constant) of half a Q3_K block at `at`. */
+static ALWAYS_INLINE __m256 step_q3_k(__m256 acc, const struct row_set *s, int64_t at,
+                                      int half, __m256 d, __m256i scale,
+                                      const struct step_act *a, int k)
+{
+    __m256i sum[ROWS], first, second;
+
+    for (int j = 0; j < ROWS; j++)
+        sum[j] = dot_step(codes_q3_k(s->row[j] + at, half, k), a);
+    row_sums(&first, &second, sum);
+    acc = _mm256_add_ps(acc,
+                        scaled(times_signed(d, scale, k % 2 * 2), first, 4 * a->sum0));
+    return _mm256_add_ps(acc, scaled(times_signed(d, scale, k % 2 * 2 + 1), second,
+                                     4 * (a->sum - a->sum0)));
+}
+
+static void one_q3_k(float *y, const uint8_t *w, uint64_t row_bytes, int64_t rows,
+                     const struct kq_act *x, int64_t t)
+{
+    for (int64_t r = 0; r < rows; r += ROWS) {
+        struct row_set s;
+        __m256 acc = _mm256_setzero_ps();
+        rows_at(&s, w, row_bytes, r, rows);
+        for (int64_t b = 0, next = 0; b < x->n / QK; b++) {
+            int64_t at = Q3_K_BYTES * b;
+            __m256i v[4];
+            __m256 d = q3_k_scales(v, &s, at);
+            for (; next < at + Q3_K_BYTES; next += LINE)
+                prefetch_rows(&s, 0, ROWS, next);
+            for (int h = 0; h < 2; h++) {
+                struct step_act a[4];
+                for (int k = 0; k < 4; k++)
+                    a[k] = step_at(x, t, 8 * b + 4 * h + k);
+                acc = step_q3_k(acc, &s, at, h, d, v[2 * h], &a[0], 0);
+                acc = step_q3_k(acc, &s, at, h, d, v[2 * h], &a[1], 1);
+                acc = step_q3_k(acc, &s, at, h, d, v[2 * h + 1], &a[2], 2);
+                acc = step_q3_k(acc, &s, at, h, d, v[2 * h + 1], &a[3], 3);
+            }
+        }
+        store_rows(y + r, acc, x->d[t], rows - r);
+    }
+}
+
+void packed_q2_k_avx2(float *y, int64_t y_step, const uint8_t *w, uint64_t row_bytes,
+                      int64_t rows, const struct kq_act *x)
+{
+    for (int64_t t = 0; t < x->rows; t++)
+        one_q2_k(y + t * y_step, w, row_bytes, rows, x, t);
+}
+
+void packed_q3_k_avx2(float *y, int64_t y_step, const uint8_t *w, uint64_t row_bytes,
+                      int64_t rows, const struct kq_act *x)
+{
+    for (int64_t t = 0; t < x->rows; t++)
+        one_q3_k(y + t * y_step, w, row_bytes, rows, x, t);
 }
 
 void packed_q4_0_avx2(float *y, int64_t y_step, const uint8_t *w, uint64_t row_bytes,

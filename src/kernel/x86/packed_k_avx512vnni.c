@@ -9,7 +9,8 @@
 #include "kernel/variants.h"
 #include "kernel/x86/rows_avx512.h"
 
-enum { QK = 256, Q4_K_BYTES = 144, Q5_K_BYTES = 176, Q6_K_BYTES = 210, LINE = 64 };
+enum { QK = 256, Q2_K_BYTES = 84, Q3_K_BYTES = 110, Q4_K_BYTES = 144 };
+enum { Q5_K_BYTES = 176, Q6_K_BYTES = 210, LINE = 64 };
 
 /* One token's part of a step of 32 columns, in both halves of a register. */
 struct step_act {
@@ -330,6 +331,157 @@ static void one_q6_k(float *y, const uint8_t *w, uint64_t row_bytes, int64_t row
         }
         store_rows16(y + r, acc, x->d[t], rows - r);
     }
+}
+
+/* d times four bits of each dword, from bit `at` on. */
+static ALWAYS_INLINE __m512 times_nibble(__m512 d, __m512i v, int at)
+{
+    v = _mm512_and_si512(_mm512_srl_epi32(v, _mm_cvtsi32_si128(at)),
+                         _mm512_set1_epi32(15));
+    return _mm512_mul_ps(d, _mm512_cvtepi32_ps(v));
+}
+
+/* Sub-block i of four whose scales and minima are the nibbles of each dword of v. */
+static ALWAYS_INLINE __m512 add_q2_k(__m512 acc, __m512 d, __m512 dmin, __m512i v,
+                                     int i, __m512i sums, int32_t act)
+{
+    __m512 term = scaled(times_nibble(d, v, 8 * i), sums, 0);
+
+    return _mm512_add_ps(acc, less_min(term, times_nibble(dmin, v, 8 * i + 4), act));
+}
+
+/* acc plus step k (a constant) of half a Q2_K block at `at`; scale has its sub-blocks. */
+static ALWAYS_INLINE __m512 step_q2_k(__m512 acc, const struct pair_rows *s, int64_t at,
+                                      int half, __m512 d, __m512 dmin, __m512i scale,
+                                      const struct kq_act *x, int64_t t, int64_t step,
+                                      int k)
+{
+    const struct step_act a = step_at(x, t, step + k);
+    int32_t sum0 = act_sum(x, t, 2 * (step + k), 1);
+    __m512i sum[PAIRS], first, second;
+
+    for (int j = 0; j < PAIRS; j++) {
+        __m512i v = pair_bytes(s, j, at + 16 + 32 * half);
+        v = _mm512_srl_epi16(v, _mm_cvtsi32_si128(2 * k));
+        sum[j] = dot_step(_mm512_and_si512(v, _mm512_set1_epi8(3)), &a);
+    }
+    row_sums(&first, &second, sum);
+    acc = add_q2_k(acc, d, dmin, scale, k % 2 * 2, first, sum0);
+    return add_q2_k(acc, d, dmin, scale, k % 2 * 2 + 1, second, a.sum - sum0);
+}
+
+static void one_q2_k(float *y, const uint8_t *w, uint64_t row_bytes, int64_t rows,
+                     const struct kq_act *x, int64_t t)
+{
+    for (int64_t r = 0; r < rows; r += ROWS16) {
+        struct pair_rows s;
+        __m512 acc = _mm512_setzero_ps();
+        pair_rows_at(&s, w, row_bytes, r, rows);
+        for (int64_t b = 0, next = 0; b < x->n / QK; b++) {
+            int64_t at = Q2_K_BYTES * b;
+            __m512i v[4], both = row_dword(&s, at + 80);
+            __m512 d = low_halves(both), dmin = low_halves(_mm512_srli_epi32(both, 16));
+            row_dwords(v, &s, at);
+            for (; next < at + Q2_K_BYTES; next += LINE)
+                prefetch_pairs(&s, 0, PAIRS, next);
+            for (int h = 0; h < 2; h++) {
+                const __m512i *sc = v + 2 * h;
+                int64_t step = 8 * b + 4 * h;
+                acc = step_q2_k(acc, &s, at, h, d, dmin, sc[0], x, t, step, 0);
+                acc = step_q2_k(acc, &s, at, h, d, dmin, sc[0], x, t, step, 1);
+                acc = step_q2_k(acc, &s, at, h, d, dmin, sc[1], x, t, step, 2);
+                acc = step_q2_k(acc, &s, at, h, d, dmin, sc[1], x, t, step, 3);
+            }
+        }
+        store_rows16(y + r, acc, x->d[t], rows - r);
+    }
+}
+
+/* Scales of a Q3_K block, signed bytes of four sub-blocks each, by row; gives d. What is
+ * read ends with the block: 14 bytes, after two others. */
+static ALWAYS_INLINE __m512 q3_k_scales(__m512i *scale, const struct pair_rows *s,
+                                        int64_t at)
+{
+    const __m512i four = _mm512_set1_epi8(15), two = _mm512_set1_epi8(48);
+    __m512i v[4], w[4];
+
+    for (int k = 0; k < 4; k++)
+        v[k] = _mm512_bsrli_epi128(quad_bytes(s, k, at + 94), 2);
+    turn_dwords(w, v);
+    const __m512i high[4] = {_mm512_slli_epi16(w[2], 4), _mm512_slli_epi16(w[2], 2),
+                             w[2], _mm512_srli_epi16(w[2], 2)};
+    for (int i = 0; i < 4; i++) {
+        __m512i low = i < 2 ? w[i] : _mm512_srli_epi16(w[i - 2], 4);
+        low = _mm512_or_si512(_mm512_and_si512(low, four),
+                              _mm512_and_si512(high[i], two));
+        scale[i] = _mm512_sub_epi8(low, _mm512_set1_epi8(32));
+    }
+    return low_halves(w[3]);
+}
+
+/* acc plus step k (a constant) of half h of a Q3_K block at `at`: two bits of byte i, and
+ * bit 4 h + k of another. */
+static ALWAYS_INLINE __m512 step_q3_k(__m512 acc, const struct pair_rows *s, int64_t at,
+                                      int h, __m512 d, __m512i scale,
+                                      const struct kq_act *x, int64_t t, int64_t step,
+                                      int k)
+{
+    const struct step_act a = step_at(x, t, step + k);
+    int32_t sum0 = act_sum(x, t, 2 * (step + k), 1);
+    __m512i sum[PAIRS], first, second;
+
+    for (int j = 0; j < PAIRS; j++) {
+        __m512i lo = pair_bytes(s, j, at + 32 + 32 * h), hi = pair_bytes(s, j, at);
+        lo = _mm512_srl_epi16(lo, _mm_cvtsi32_si128(2 * k));
+        hi = _mm512_srl_epi16(hi, _mm_cvtsi32_si128(4 * h + k));
+        hi = _mm512_slli_epi16(_mm512_and_si512(hi, _mm512_set1_epi8(1)), 2);
+        lo = _mm512_or_si512(_mm512_and_si512(lo, _mm512_set1_epi8(3)), hi);
+        sum[j] = dot_step(lo, &a);
+    }
+    row_sums(&first, &second, sum);
+    acc =
+        _mm512_add_ps(acc, scaled(times_signed(d, scale, k % 2 * 2), first, 4 * sum0));
+    return _mm512_add_ps(
+        acc, scaled(times_signed(d, scale, k % 2 * 2 + 1), second, 4 * (a.sum - sum0)));
+}
+
+static void one_q3_k(float *y, const uint8_t *w, uint64_t row_bytes, int64_t rows,
+                     const struct kq_act *x, int64_t t)
+{
+    for (int64_t r = 0; r < rows; r += ROWS16) {
+        struct pair_rows s;
+        __m512 acc = _mm512_setzero_ps();
+        pair_rows_at(&s, w, row_bytes, r, rows);
+        for (int64_t b = 0, next = 0; b < x->n / QK; b++) {
+            int64_t at = Q3_K_BYTES * b;
+            __m512i v[4];
+            __m512 d = q3_k_scales(v, &s, at);
+            for (; next < at + Q3_K_BYTES; next += LINE)
+                prefetch_pairs(&s, 0, PAIRS, next);
+            for (int h = 0; h < 2; h++) {
+                int64_t step = 8 * b + 4 * h;
+                acc = step_q3_k(acc, &s, at, h, d, v[2 * h], x, t, step, 0);
+                acc = step_q3_k(acc, &s, at, h, d, v[2 * h], x, t, step, 1);
+                acc = step_q3_k(acc, &s, at, h, d, v[2 * h + 1], x, t, step, 2);
+                acc = step_q3_k(acc, &s, at, h, d, v[2 * h + 1], x, t, step, 3);
+            }
+        }
+        store_rows16(y + r, acc, x->d[t], rows - r);
+    }
+}
+
+void packed_q2_k_avx512vnni(float *y, int64_t y_step, const uint8_t *w,
+                            uint64_t row_bytes, int64_t rows, const struct kq_act *x)
+{
+    for (int64_t t = 0; t < x->rows; t++)
+        one_q2_k(y + t * y_step, w, row_bytes, rows, x, t);
+}
+
+void packed_q3_k_avx512vnni(float *y, int64_t y_step, const uint8_t *w,
+                            uint64_t row_bytes, int64_t rows, const struct kq_act *x)
+{
+    for (int64_t t = 0; t < x->rows; t++)
+        one_q3_k(y + t * y_step, w, row_bytes, rows, x, t);
 }
 
 void packed_q4_0_avx512vnni(float *y, int64_t y_step, const uint8_t *w,

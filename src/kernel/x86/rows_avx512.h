@@ -112,14 +112,9 @@ static ALWAYS_INLINE __m512i quad_bytes(const struct pair_rows *s, int k, int64_
     return _mm512_inserti32x4(v, load128(s->b[k + 4] + at), 3);
 }
 
-/* 16 bytes of all rows: out[i] has dword i of each, in the order of the rows. */
-static ALWAYS_INLINE void row_dwords(__m512i *out, const struct pair_rows *s,
-                                     int64_t at)
+/* out[i]: dword i of 16 bytes of all rows, in their order; v[k] as quad_bytes has it. */
+static ALWAYS_INLINE void turn_dwords(__m512i *out, const __m512i *v)
 {
-    __m512i v[4];
-
-    for (int k = 0; k < 4; k++)
-        v[k] = quad_bytes(s, k, at);
     __m512i lo = _mm512_unpacklo_epi32(v[0], v[1]);
     __m512i hi = _mm512_unpackhi_epi32(v[0], v[1]);
     __m512i lo2 = _mm512_unpacklo_epi32(v[2], v[3]);
@@ -128,6 +123,16 @@ static ALWAYS_INLINE void row_dwords(__m512i *out, const struct pair_rows *s,
     out[1] = _mm512_unpackhi_epi64(lo, lo2);
     out[2] = _mm512_unpacklo_epi64(hi, hi2);
     out[3] = _mm512_unpackhi_epi64(hi, hi2);
+}
+
+static ALWAYS_INLINE void row_dwords(__m512i *out, const struct pair_rows *s,
+                                     int64_t at)
+{
+    __m512i v[4];
+
+    for (int k = 0; k < 4; k++)
+        v[k] = quad_bytes(s, k, at);
+    turn_dwords(out, v);
 }
 
 static ALWAYS_INLINE __m128i four_dwords(const uint8_t *const *row, int64_t at)

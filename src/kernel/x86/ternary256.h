@@ -499,20 +499,30 @@ static ALWAYS_INLINE void many_tq1_0(float *y, int64_t y_step, const struct row_
 
 /* A type whose blocks keep 2-bit codes in units of 128 columns, 32 bytes each. */
 struct two_bits {
-    int64_t bytes, codes, scale; /* of a block, and where in it they begin */
+    int64_t bytes, codes, scale; /* of a block, and where in it they begin; NO_SCALE */
     int units;                   /* in a block */
+    bool down;                   /* plane 0 is in the high bits */
 };
+
+enum { NO_SCALE = -1 }; /* one for the whole matrix, which the caller knows */
+
+static ALWAYS_INLINE __m256 scales_2bits(const struct row_set *s,
+                                         const struct two_bits *w, int64_t at)
+{
+    return w->scale == NO_SCALE ? _mm256_set1_ps(1.0f) : eight_scales(s, at + w->scale);
+}
 
 /* Eight registers of codes, of 128 columns each, to their four planes: row i, plane k at
  * u[i / 4 * 16 + 4 k + i % 4]. */
-static ALWAYS_INLINE void take_2bits(__m256i *u, const struct row_set *s, int64_t at)
+static ALWAYS_INLINE void take_2bits(__m256i *u, const struct row_set *s, int64_t at,
+                                     bool down)
 {
     const __m256i three = _mm256_set1_epi8(3); /* drops what shifts across bytes */
 
     for (int i = 0; i < ROWS; i++) {
         __m256i v = load256(s->row[i] + at);
         for (int k = 0; k < 4; k++) {
-            u[i / 4 * 16 + 4 * k + i % 4] = _mm256_and_si256(v, three);
+            u[i / 4 * 16 + 4 * (down ? 3 - k : k) + i % 4] = _mm256_and_si256(v, three);
             v = _mm256_srli_epi16(v, 2);
         }
     }
@@ -537,15 +547,17 @@ static ALWAYS_INLINE void one_2bits(float *y, const struct row_set *s,
         for (int h = 0; h < w->units; h++, p += 128, ep += 16) {
             for (int i = 0; i < ROWS; i++) {
                 __m256i v = load256(s->row[i] + w->bytes * b + w->codes + 32 * h);
-                __m256i c = chain_start(_mm256_and_si256(v, three), load256(p));
+                const int8_t *q = w->down ? p + 96 : p;
+                __m256i c = chain_start(_mm256_and_si256(v, three), load256(q));
                 for (int k = 1; k < 4; k++) {
                     v = _mm256_srli_epi16(v, 2);
-                    c = chain(c, _mm256_and_si256(v, three), load256(p + 32 * k));
+                    c = chain(c, _mm256_and_si256(v, three),
+                              load256(w->down ? q - 32 * k : q + 32 * k));
                 }
                 sum[i] = _mm256_add_epi32(sum[i], chain_end(c, load256(ep)));
             }
         }
-        acc = add_block(acc, eight_scales(s, w->bytes * b + w->scale), sum_each(sum),
+        acc = add_block(acc, scales_2bits(s, w, w->bytes * b), sum_each(sum),
                         act_sum(x, t, 8 * w->units * b, 8 * w->units));
     }
     store_rows(y, acc, x->d[t], n_rows);
@@ -595,8 +607,8 @@ static ALWAYS_INLINE void many_2bits(float *y, int64_t y_step, const struct row_
         int64_t at = w->bytes * b, j = 0;
         prefetch_next(s, at, w->bytes);
         for (int h = 0; h < w->units; h++)
-            take_2bits(u + 32 * h, s, at + w->codes + 32 * h);
-        __m256 scale = eight_scales(s, at + w->scale);
+            take_2bits(u + 32 * h, s, at + w->codes + 32 * h, w->down);
+        __m256 scale = scales_2bits(s, w, at);
         for (; j + 2 <= n_t; j += 2) {
             meet_2bits(acc + j, u, scale, &a, x, t + j, b, w->units, 2);
             a.p += 2 * a.p_step;

@@ -137,34 +137,62 @@ struct part {
     bool fifth; /* the bytes have a fifth digit */
 };
 
-/* sum[j * n_v + i]: of n_v registers of codes, plane k at u[k * n_v], times n_t tokens;
- * n_v * n_t is at most 16. */
+/* The same once each, for sums of quads that stand in words: packed_quads(). */
+static ALWAYS_INLINE __m512i word_factors(const int16_t *ep, int n)
+{
+    const __m512i first = _mm512_broadcast_i32x4(
+        _mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 0, 1, 4, 5, 8, 9, 12, 13));
+
+    return _mm512_shuffle_epi8(spread(ep, n), first);
+}
+
+/* Sums of quads of two registers as words: those of a, then those of b, in each 128-bit
+ * lane. Four planes of codes up to 3 stay below 2^13. */
+static ALWAYS_INLINE __m512i packed_quads(__m512i a, __m512i b)
+{
+    return _mm512_packs_epi32(a, b);
+}
+
+/* Of n_v registers of codes, plane k at u[k * n_v], times n_t tokens; n_v * n_t is at most
+ * 16. Two registers share a product by factors, which adds neighbours too: sum[j * n_v / 2
+ * + i] has, in each 128-bit lane, two sums of register 2 i and two of the next. A single
+ * register's sums are lanes of their own. */
 static ALWAYS_INLINE void dot_planes(__m512i *sum, const __m512i *u, int n_v,
                                      const struct part *a, int n_t)
 {
+    const int half = n_v > 1 ? n_v / 2 : 1;
+    __m512i c[16];
+
     for (int i = 0; i < n_v * n_t; i++)
-        sum[i] = _mm512_setzero_si512();
+        c[i] = _mm512_setzero_si512();
     for (int k = 0; k < 4; k++) {
         __m512i q[MAX_TOKENS];
         for (int j = 0; j < n_t; j++)
             q[j] = spread(a->p + j * a->p_step + 32 * k, a->n);
         for (int i = 0; i < n_v; i++)
             for (int j = 0; j < n_t; j++)
-                sum[j * n_v + i] =
-                    _mm512_dpbusd_epi32(sum[j * n_v + i], u[k * n_v + i], q[j]);
+                c[j * n_v + i] =
+                    _mm512_dpbusd_epi32(c[j * n_v + i], u[k * n_v + i], q[j]);
     }
     for (int j = 0; j < n_t; j++) {
-        __m512i e = spread_factors(a->ep + j * a->ep_step, a->n);
-        for (int i = 0; i < n_v; i++)
-            sum[j * n_v + i] = _mm512_madd_epi16(sum[j * n_v + i], e);
+        const int16_t *ep = a->ep + j * a->ep_step;
+        __m512i e = n_v > 1 ? word_factors(ep, a->n) : spread_factors(ep, a->n);
+        for (int i = 0; i < half; i++) {
+            const __m512i *v = c + j * n_v + 2 * i;
+            sum[j * half + i] =
+                _mm512_madd_epi16(n_v > 1 ? packed_quads(v[0], v[1]) : v[0], e);
+        }
     }
     for (int j = 0; j < n_t && a->fifth; j++) {
-        __m512i e = spread_factors(a->ep + j * a->ep_step + 16, a->n);
-        __m512i p = spread(a->p + j * a->p_step + 128, a->n);
-        for (int i = 0; i < n_v; i++) {
-            __m512i f = _mm512_dpbusd_epi32(_mm512_setzero_si512(), u[4 * n_v + i], p);
-            sum[j * n_v + i] = _mm512_dpwssd_epi32(sum[j * n_v + i], f, e);
-        }
+        const int16_t *ep = a->ep + j * a->ep_step + 16;
+        __m512i e = n_v > 1 ? word_factors(ep, a->n) : spread_factors(ep, a->n);
+        __m512i p = spread(a->p + j * a->p_step + 128, a->n), f[4];
+        for (int i = 0; i < n_v; i++)
+            f[i] = _mm512_dpbusd_epi32(_mm512_setzero_si512(), u[4 * n_v + i], p);
+        for (int i = 0; i < half; i++)
+            sum[j * half + i] = _mm512_dpwssd_epi32(
+                sum[j * half + i],
+                n_v > 1 ? packed_quads(f[2 * i], f[2 * i + 1]) : f[0], e);
     }
 }
 
@@ -176,6 +204,18 @@ static ALWAYS_INLINE __m512i dot_digits(__m512i v, const struct part *a,
 
     take_apart(u, 1, v, a->fifth, t);
     dot_planes(&sum, u, 1, a, 1);
+    return sum;
+}
+
+/* The same of two registers, as dot_planes() joins them. */
+static ALWAYS_INLINE __m512i dot_two(__m512i v, __m512i w, const struct part *a,
+                                     const struct trits *t)
+{
+    __m512i u[2 * DIGITS], sum;
+
+    take_apart(u, 2, v, a->fifth, t);
+    take_apart(u + 1, 2, w, a->fifth, t);
+    dot_planes(&sum, u, 2, a, 1);
     return sum;
 }
 
@@ -232,7 +272,7 @@ static ALWAYS_INLINE __m512i add_neighbours(__m512i a, __m512i b)
 }
 
 /* Both halves' lanes of eight pairs' sums added, in the order of the rows; a and b are
- * lane_sums() of pairs 0-3 and 4-7. */
+ * lane sums of pairs 0-3 and 4-7. */
 static ALWAYS_INLINE __m512i join_pairs(__m512i a, __m512i b)
 {
     return _mm512_add_epi32(_mm512_shuffle_i32x4(a, b, 0x88),
@@ -305,14 +345,15 @@ static ALWAYS_INLINE void one_ptq1_0(float *y, const struct pair_rows *s,
 
     for (int64_t b = 0; b < x->n / 128; b++, parts_move(&a, 160, 32)) {
         int64_t at = 28 * b;
-        __m512i wide[4], mid[2], v = all_rows(s, at + 24);
+        __m512i wide[2], v = all_rows(s, at + 24);
         prefetch_next(s, at, 28);
-        for (int i = 0; i < 4; i++)
-            wide[i] = dot_digits(quad_bytes(s, i, at), &a.wide, &tr);
         for (int i = 0; i < 2; i++)
-            mid[i] = dot_digits(eight_bytes(s, 2 * i, at + 16), &a.mid, &tr);
-        __m512i all = _mm512_add_epi32(lane_sums(wide), dot_digits(v, &a.last, &tr));
-        all = _mm512_add_epi32(all, add_neighbours(mid[0], mid[1]));
+            wide[i] = dot_two(quad_bytes(s, 2 * i, at), quad_bytes(s, 2 * i + 1, at),
+                              &a.wide, &tr);
+        __m512i all = dot_two(eight_bytes(s, 0, at + 16), eight_bytes(s, 2, at + 16),
+                              &a.mid, &tr);
+        all = _mm512_add_epi32(all, add_neighbours(wide[0], wide[1]));
+        all = _mm512_add_epi32(all, dot_digits(v, &a.last, &tr));
         acc = add_block(acc, upper_halves(v), all, act_sum(x, t, 8 * b, 8));
     }
     store_rows16(y, acc, x->d[t], n_rows);
@@ -327,15 +368,18 @@ static ALWAYS_INLINE void one_tq1_0(float *y, const struct pair_rows *s,
 
     for (int64_t b = 0; b < x->n / 256; b++, parts_move(&a, 320, 64)) {
         int64_t at = 54 * b;
-        __m512i wide[PAIRS], mid[4];
+        __m512i wide[PAIRS / 2], mid[2];
         prefetch_next(s, at, 54);
-        for (int i = 0; i < PAIRS; i++)
-            wide[i] = dot_digits(pair_bytes(s, i, at), &a.wide, &tr);
-        for (int i = 0; i < 4; i++)
-            mid[i] = dot_digits(quad_bytes(s, i, at + 32), &a.mid, &tr);
+        for (int i = 0; i < PAIRS / 2; i++)
+            wide[i] = dot_two(pair_bytes(s, 2 * i, at), pair_bytes(s, 2 * i + 1, at),
+                              &a.wide, &tr);
+        for (int i = 0; i < 2; i++)
+            mid[i] = dot_two(quad_bytes(s, 2 * i, at + 32),
+                             quad_bytes(s, 2 * i + 1, at + 32), &a.mid, &tr);
         __m512i all = dot_digits(all_rows(s, at + 48), &a.last, &tr);
-        all = _mm512_add_epi32(all, lane_sums(mid));
-        all = _mm512_add_epi32(all, join_pairs(lane_sums(wide), lane_sums(wide + 4)));
+        all = _mm512_add_epi32(all, add_neighbours(mid[0], mid[1]));
+        all = _mm512_add_epi32(all, join_pairs(add_neighbours(wide[0], wide[1]),
+                                               add_neighbours(wide[2], wide[3])));
         acc = add_block(acc, row_halves(s, at + 52), all, act_sum(x, t, 16 * b, 16));
     }
     store_rows16(y, acc, x->d[t], n_rows);
@@ -351,10 +395,10 @@ static ALWAYS_INLINE void meet_ptq1_0(__m512 *acc, const __m512i *u, __m512 scal
     prefetch_act(&a->wide, 160, n_t);
     dot_planes(sum, u, 4, &a->wide, n_t);
     for (int j = 0; j < n_t; j++)
-        all[j] = lane_sums(sum + 4 * j);
+        all[j] = add_neighbours(sum[2 * j], sum[2 * j + 1]);
     dot_planes(sum, u + 20, 2, &a->mid, n_t);
     for (int j = 0; j < n_t; j++)
-        all[j] = _mm512_add_epi32(all[j], add_neighbours(sum[2 * j], sum[2 * j + 1]));
+        all[j] = _mm512_add_epi32(all[j], sum[j]);
     dot_planes(sum, u + 30, 1, &a->last, n_t);
     for (int j = 0; j < n_t; j++)
         acc[j] = add_block(acc[j], scale, _mm512_add_epi32(all[j], sum[j]),
@@ -370,13 +414,13 @@ static ALWAYS_INLINE void meet_tq1_0(__m512 *acc, const __m512i *u, __m512 scale
     prefetch_act(&a->wide, 320, n_t);
     dot_planes(sum, u, 4, &a->wide, n_t);
     for (int j = 0; j < n_t; j++)
-        all[j] = lane_sums(sum + 4 * j);
+        all[j] = add_neighbours(sum[2 * j], sum[2 * j + 1]);
     dot_planes(sum, u + 20, 4, &a->wide, n_t);
     for (int j = 0; j < n_t; j++)
-        all[j] = join_pairs(all[j], lane_sums(sum + 4 * j));
+        all[j] = join_pairs(all[j], add_neighbours(sum[2 * j], sum[2 * j + 1]));
     dot_planes(sum, u + 40, 4, &a->mid, n_t);
     for (int j = 0; j < n_t; j++)
-        all[j] = _mm512_add_epi32(all[j], lane_sums(sum + 4 * j));
+        all[j] = _mm512_add_epi32(all[j], add_neighbours(sum[2 * j], sum[2 * j + 1]));
     dot_planes(sum, u + 60, 1, &a->last, n_t);
     for (int j = 0; j < n_t; j++)
         acc[j] = add_block(acc[j], scale, _mm512_add_epi32(all[j], sum[j]),

@@ -195,6 +195,25 @@ void unpack_tq2_0_avx2(int8_t *code, float *scale, float *min, const uint8_t *sr
     }
 }
 
+/* Plane k of 32 columns in the bits from 6 - 2 k on. */
+void unpack_i2_s_avx2(int8_t *code, float *scale, float *min, const uint8_t *src,
+                      int64_t n)
+{
+    const __m256i three = _mm256_set1_epi8(3), one = _mm256_set1_epi8(1);
+
+    (void)min;
+    for (int64_t i = 0; i < n; i += 128, src += 32) {
+        prefetch_after(src);
+        fill_groups(scale + i / KQ_GROUP, 1.0f, 128);
+        __m256i v = load256(src);
+        for (int k = 3; k >= 0; k--) {
+            store256(code + i + 32 * k,
+                     _mm256_sub_epi8(_mm256_and_si256(v, three), one));
+            v = _mm256_srli_epi16(v, 2); /* the mask drops crossing bits */
+        }
+    }
+}
+
 /* The top digit of w, less one: -1 + [w >= 86] + [w >= 171]. */
 static ALWAYS_INLINE __m128i digit128(__m128i w)
 {

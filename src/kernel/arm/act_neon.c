@@ -1,0 +1,127 @@
+/*
+ * act_neon.c - activations to 8 bits, in every order, in NEON.
+ *
+ * Same bits as ref/act_ref.c. Orders move quads, so a block is first copied to its
+ * positions, 16 bytes at a time; act_units.h does the rest.
+ */
+#include "kernel/act_units.h"
+#include "kernel/arm/neon.h"
+#include "kernel/variants.h"
+
+#include <math.h>
+
+/* Magnitudes as integers, so that a NaN is the largest. */
+static ALWAYS_INLINE uint32x4_t magnitude(const float *x)
+{
+    return vandq_u32(vreinterpretq_u32_f32(vld1q_f32(x)), vdupq_n_u32(0x7fffffff));
+}
+
+static ALWAYS_INLINE float largest(uint32x4_t m)
+{
+    uint32_t bits = vmaxvq_u32(m);
+    float f;
+
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
+/* 16 numbers times inv, rounded to nearest, ties to even. */
+static ALWAYS_INLINE int8x16_t round_group(const float *x, float inv)
+{
+    int16x4_t v[4];
+
+    for (int i = 0; i < 4; i++)
+        v[i] = vmovn_s32(
+            vcvtnq_s32_f32(vmulq_f32(vld1q_f32(x + 4 * i), vdupq_n_f32(inv))));
+    return vcombine_s8(vmovn_s16(vcombine_s16(v[0], v[1])),
+                       vmovn_s16(vcombine_s16(v[2], v[3])));
+}
+
+/* What all groups of a row share. */
+struct scale {
+    float d, part;
+    bool empty;
+};
+
+/* Group g of token t from the 16 values of x; gives its factor and codes. */
+static ALWAYS_INLINE int8x16_t quantise(const struct kq_act *a, int64_t t, int64_t g,
+                                        const float *x, const struct scale *by,
+                                        int16_t *e)
+{
+    int64_t at = t * a->n + g * KQ_GROUP;
+    int32_t *sum = a->sum + t * (a->n / KQ_GROUP + 1) + g;
+    int8x16_t q = vdupq_n_s8(0);
+    int factor = 1;
+
+    if (!by->empty) {
+        float top = largest(vmaxq_u32(vmaxq_u32(magnitude(x), magnitude(x + 4)),
+                                      vmaxq_u32(magnitude(x + 8), magnitude(x + 12))));
+        factor += (int)(top * by->part);
+        factor = factor > KQ_MAX_E ? KQ_MAX_E : factor;
+        q = round_group(x, 1.0f / (by->d * (float)factor));
+    }
+    int total = factor * vaddlvq_s8(q);
+    vst1q_s8(a->q + at, q);
+    vst1q_s16(a->e + at / 2, vdupq_n_s16((int16_t)factor));
+    sum[1] = (int32_t)((uint32_t)sum[0] + (uint32_t)total);
+    a->s[at / KQ_GROUP] = (float)total;
+    *e = (int16_t)factor;
+    return q;
+}
+
+static void quantise_flat(const struct kq_act *a, int64_t t, const float *x,
+                          const struct scale *by)
+{
+    static const uint8_t quads[16] = {0, 4, 8,  12, 1, 5, 9,  13,
+                                      2, 6, 10, 14, 3, 7, 11, 15};
+    int16_t *ep = a->ep + t * a->n / 8;
+
+    for (int64_t g = 0; g < a->n / KQ_GROUP; g++) {
+        int64_t c = g * KQ_GROUP, first = c / KQ_PLANE * KQ_PLANE;
+        int64_t width = a->n - first < KQ_PLANE ? a->n - first : KQ_PLANE;
+        int8_t plane[KQ_GROUP], *p = a->p + t * a->n + first + (c - first) / 4;
+        int16_t e;
+        int8x16_t q = quantise(a, t, g, x + c, by, &e);
+        vst1q_s8(plane, vqtbl1q_s8(q, vld1q_u8(quads)));
+        for (int k = 0; k < 4; k++)
+            memcpy(p + k * (width / 4), plane + 4 * k, 4);
+        ep[2 * g] = ep[2 * g + 1] = e;
+    }
+}
+
+/* The other orders, a unit at a time. */
+static void quantise_placed(const struct kq_act *a, int64_t t, const float *x,
+                            const struct scale *by)
+{
+    const int64_t unit = act_unit(a->order);
+    float placed[ACT_UNIT];
+    int16_t e[ACT_UNIT / KQ_GROUP];
+    uint8_t quad[ACT_QUADS];
+
+    act_unit_quads(quad, a->order);
+    for (int64_t c = 0; c < a->n; c += unit) {
+        int64_t width = a->n - c < unit ? a->n - c : unit;
+        for (int64_t u = 0; u < width / 4; u++)
+            vst1q_f32(placed + 4 * u, vld1q_f32(x + c + 4 * quad[u]));
+        for (int64_t g = 0; g < width / KQ_GROUP; g++)
+            quantise(a, t, c / KQ_GROUP + g, placed + g * KQ_GROUP, by, &e[g]);
+        act_store_unit(a, t, c, width, e);
+    }
+}
+
+void kernel_act_quant_neon(const struct kq_act *a, int64_t t, const float *x)
+{
+    uint32x4_t m = vdupq_n_u32(0);
+
+    for (int64_t i = 0; i < a->n; i += 4)
+        m = vmaxq_u32(m, magnitude(x + i));
+    float max = largest(m);
+    struct scale by = {max / (127.0f * KQ_MAX_E), KQ_MAX_E / max,
+                       !(max >= 0x1p-100f) || isinf(max)};
+    a->d[t] = !by.empty ? by.d : max < 0x1p-100f ? 0.0f : NAN;
+    a->sum[t * (a->n / KQ_GROUP + 1)] = 0;
+    if (a->order == KQ_FLAT)
+        quantise_flat(a, t, x, &by);
+    else
+        quantise_placed(a, t, x, &by);
+}

@@ -1,0 +1,168 @@
+/*
+ * trits64_256.h - B2_T64 in 256-bit registers: blocks of 64 columns in 14 bytes, twelve of
+ * five digits, one of four, and a logarithmic scale (tensor/log8.h).
+ *
+ * Two rows' blocks fill a register, 16 bytes each: what a block lacks meets zeros of the
+ * activation. Blocks are taken in twos, so that their 28 bytes are read without a byte
+ * beyond; a row may end with a single one.
+ */
+#ifndef KERNEL_X86_TRITS64_256_H
+#define KERNEL_X86_TRITS64_256_H
+
+#include "kernel/x86/ternary256.h"
+
+/* Which block of a unit of 128 columns, and whether it stands alone at the end of a row. */
+enum t64_place { T64_FIRST, T64_SECOND, T64_ALONE };
+
+/* The 14 bytes at p, and two zeros. */
+static ALWAYS_INLINE __m128i fourteen(const uint8_t *p)
+{
+    uint64_t lo, hi;
+
+    memcpy(&lo, p, sizeof lo);
+    memcpy(&hi, p + 6, sizeof hi);
+    return _mm_set_epi64x((int64_t)(hi >> 16), (int64_t)lo);
+}
+
+/* The block of rows i and i + 4; its unit begins at `at`. */
+static ALWAYS_INLINE __m256i t64_block(const struct row_set *s, int i, int64_t at,
+                                       enum t64_place place)
+{
+    if (place == T64_ALONE)
+        return _mm256_set_m128i(fourteen(s->row[i + 4] + at), fourteen(s->row[i] + at));
+    if (place == T64_FIRST)
+        return two_rows(s, i, at);
+    return _mm256_srli_si256(two_rows(s, i, at + 12), 2);
+}
+
+/* Byte 13 of all rows as scales: eighths of an octave above 2^-24, 0 is zero. */
+static ALWAYS_INLINE __m256 t64_scales(const __m256i *block)
+{
+    const __m256i fraction = _mm256_setr_epi32(0x000000, 0x0b95c2, 0x1837f0, 0x25fed7,
+                                               0x3504f3, 0x45672a, 0x5744fd, 0x6ac0c7);
+    __m256i v = _mm256_unpackhi_epi64(_mm256_unpackhi_epi32(block[0], block[1]),
+                                      _mm256_unpackhi_epi32(block[2], block[3]));
+    __m256i q = _mm256_and_si256(_mm256_srli_epi32(v, 8), _mm256_set1_epi32(255));
+    __m256i none = _mm256_cmpeq_epi32(q, _mm256_setzero_si256());
+    __m256i step = _mm256_sub_epi32(q, _mm256_set1_epi32(1));
+    __m256i bits =
+        _mm256_add_epi32(_mm256_srli_epi32(step, 3), _mm256_set1_epi32(127 - 24));
+
+    bits = _mm256_or_si256(_mm256_slli_epi32(bits, 23),
+                           _mm256_permutevar8x32_epi32(fraction, step));
+    return _mm256_castsi256_ps(_mm256_andnot_si256(none, bits));
+}
+
+/* Token t's part of the first unit; the next one is 160 codes and 32 factors on. */
+static ALWAYS_INLINE struct part t64_part(const struct kq_act *x, int64_t t)
+{
+    int64_t p_step = kq_p_step(KQ_TRITS64, x->n);
+    int64_t ep_step = kq_ep_step(KQ_TRITS64, x->n);
+
+    return (struct part){
+        x->p + t * p_step, x->ep + t * ep_step, p_step, ep_step, 16, true};
+}
+
+static ALWAYS_INLINE void t64_next(struct part *a)
+{
+    a->p += 160;
+    a->ep += 32;
+}
+
+/* acc plus the block in place of the unit at column c, of all rows times token t. */
+static ALWAYS_INLINE __m256 t64_one(__m256 acc, const struct row_set *s, struct part a,
+                                    const struct kq_act *x, int64_t t, int64_t c,
+                                    struct thirds th, enum t64_place place)
+{
+    int half = place == T64_SECOND;
+    __m256i block[4], sum[4];
+
+    a.p += 16 * half;
+    a.ep += 8 * half;
+    for (int i = 0; i < 4; i++) {
+        block[i] = t64_block(s, i, c / 64 * 14, place);
+        sum[i] = dot_digits(block[i], &a, th);
+    }
+    return add_block(acc, t64_scales(block), join_pairs(sum),
+                     act_sum(x, t, c / 16 + 4 * half, 4));
+}
+
+static ALWAYS_INLINE void one_b2_t64(float *y, const struct row_set *s,
+                                     const struct kq_act *x, int64_t t, int64_t n_rows)
+{
+    const struct thirds th = thirds_make();
+    struct part a = t64_part(x, t);
+    __m256 acc = _mm256_setzero_ps();
+    int64_t c = 0;
+
+    for (; c + 128 <= x->n; c += 128, t64_next(&a)) {
+        prefetch_next(s, c / 64 * 14, 28);
+        acc = t64_one(acc, s, a, x, t, c, th, T64_FIRST);
+        acc = t64_one(acc, s, a, x, t, c, th, T64_SECOND);
+    }
+    if (c < x->n)
+        acc = t64_one(acc, s, a, x, t, c, th, T64_ALONE);
+    store_rows(y, acc, x->d[t], n_rows);
+}
+
+/* acc[j] plus the block whose digits are u times n_t (1 or 2) tokens from t on. */
+static ALWAYS_INLINE void meet_b2_t64(__m256 *acc, const __m256i *u, __m256 scale,
+                                      const struct part *a, const struct kq_act *x,
+                                      int64_t t, int64_t group, int n_t)
+{
+    __m256i sum[8];
+
+    dot_planes(sum, u, 4, a, n_t);
+    for (int j = 0; j < n_t; j++)
+        acc[j] = add_block(acc[j], scale, join_pairs(sum + 4 * j),
+                           act_sum(x, t + j, group, 4));
+}
+
+/* The same for n_t tokens and a block that is not taken apart. */
+static ALWAYS_INLINE void t64_many(__m256 *acc, const struct row_set *s, struct part a,
+                                   const struct kq_act *x, int64_t t, int64_t n_t,
+                                   int64_t c, struct thirds th, enum t64_place place)
+{
+    int half = place == T64_SECOND;
+    __m256i block[4], u[20];
+    int64_t j = 0, group = c / 16 + 4 * half;
+
+    a.p += 16 * half;
+    a.ep += 8 * half;
+    for (int i = 0; i < 4; i++) {
+        block[i] = t64_block(s, i, c / 64 * 14, place);
+        take_apart(u + i, 4, block[i], true, th);
+    }
+    __m256 scale = t64_scales(block);
+    for (; j + 2 <= n_t; j += 2, a.p += 2 * a.p_step, a.ep += 2 * a.ep_step) {
+        if (!half)
+            prefetch_act(&a, 160, 2);
+        meet_b2_t64(acc + j, u, scale, &a, x, t + j, group, 2);
+    }
+    if (j < n_t)
+        meet_b2_t64(acc + j, u, scale, &a, x, t + j, group, 1);
+}
+
+static ALWAYS_INLINE void many_b2_t64(float *y, int64_t y_step, const struct row_set *s,
+                                      const struct kq_act *x, int64_t t, int64_t n_t,
+                                      int64_t n_rows)
+{
+    const struct thirds th = thirds_make();
+    struct part a = t64_part(x, t);
+    __m256 acc[TILE];
+    int64_t c = 0;
+
+    for (int64_t j = 0; j < n_t; j++)
+        acc[j] = _mm256_setzero_ps();
+    for (; c + 128 <= x->n; c += 128, t64_next(&a)) {
+        prefetch_next(s, c / 64 * 14, 28);
+        t64_many(acc, s, a, x, t, n_t, c, th, T64_FIRST);
+        t64_many(acc, s, a, x, t, n_t, c, th, T64_SECOND);
+    }
+    if (c < x->n)
+        t64_many(acc, s, a, x, t, n_t, c, th, T64_ALONE);
+    for (int64_t j = 0; j < n_t; j++)
+        store_rows(y + j * y_step, acc[j], x->d[t + j], n_rows);
+}
+
+#endif
