@@ -9,12 +9,13 @@
 #include "compress/pipeline.h"
 
 #include <cjson/cJSON.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct compress {
     struct cli_common common;
     const char *output, *budget, *effort, *rotate, *ternary_rule, *tail, *report,
-        *types, *costs;
+        *types, *costs, *data;
     struct opt_list rules, calib, avoid;
     int64_t calib_tokens, calib_ctx, refine, layers, metric_width;
     double mismatch;
@@ -141,6 +142,19 @@ static int print_report(const struct compress *c, const struct report *r)
     return CLI_DONE;
 }
 
+/* Where mixes lie, as for the tasks of eval. */
+static const char *data_dir(const struct compress *c)
+{
+    static const char beside[] = "../shared/data";
+    const char *env = getenv("B2_DATA");
+
+    if (c->data)
+        return c->data;
+    if (env && env[0])
+        return env;
+    return file_is_dir(beside) ? beside : NULL;
+}
+
 static int compress_run(struct compress *c, const char *source)
 {
     struct b2_err err = {0};
@@ -153,6 +167,7 @@ static int compress_run(struct compress *c, const char *source)
         .n_files = c->calib.n,
         .avoid = c->avoid.item,
         .n_avoid = c->avoid.n,
+        .data_dir = data_dir(c),
         .n_tokens = c->calib_tokens,
         .ctx = c->calib_ctx,
     };
@@ -225,7 +240,10 @@ static int read_words(struct compress *c, const struct cmd *cmd)
 #define CALIB_OPTS(c) \
     {OPT_LIST, 'c', "calib", "FILE[=SHARE]", &(c)->calib, 0, 0, \
      "Text to calibrate on, or a .jsonl with \"text\" or \"question\" and " \
-     "\"answer\"; several are mixed by their shares."}, \
+     "\"answer\"; several are mixed by their shares. mix:default stands for prose, " \
+     "code, maths and Chinese of the data folder; mix:? lists the others."}, \
+    {OPT_STR, 0, "data", "DIR", &(c)->data, 0, 0, \
+     "Folder that mixes are taken from. [B2_DATA, else ../shared/data]"}, \
     {OPT_INT, 0, "calib-tokens", "N", &(c)->calib_tokens, 64, 1e8, \
      "Tokens of calibration. [65536]"}, \
     {OPT_INT, 0, "calib-ctx", "N", &(c)->calib_ctx, 16, 65536, \
