@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "cli/cli.h"
 #include "cli/distill_opts.h"
+#include "compress/calib_mix.h"
 #include "compress/pipeline.h"
 
 #include <cjson/cJSON.h>
@@ -162,12 +163,15 @@ static int compress_run(struct compress *c, const char *source)
     cli_limit_memory(&c->common);
     struct log log = cli_log(&c->common);
     struct pool *pool = cli_pool(&c->common, &err);
+    struct calib_words texts = {.n = 0};
+    enum b2_status rc = pool ? cli_cpu(&c->words.p.cpu, &c->common, &err) : B2_ENOMEM;
+    if (!rc)
+        rc = calib_words_make(&texts, c->calib.item, c->calib.n, data_dir(c), &err);
     const struct calib_params calib = {
-        .files = c->calib.item,
-        .n_files = c->calib.n,
+        .files = texts.word,
+        .n_files = texts.n,
         .avoid = c->avoid.item,
         .n_avoid = c->avoid.n,
-        .data_dir = data_dir(c),
         .n_tokens = c->calib_tokens,
         .ctx = c->calib_ctx,
     };
@@ -189,7 +193,6 @@ static int compress_run(struct compress *c, const char *source)
         .log = &log,
         .on_stage = on_stage,
     };
-    enum b2_status rc = pool ? cli_cpu(&c->words.p.cpu, &c->common, &err) : B2_ENOMEM;
 
     cli_on_interrupt(on_interrupt, NULL);
     if (!rc && c->report)
@@ -202,6 +205,7 @@ static int compress_run(struct compress *c, const char *source)
         code = cli_report_error(&err);
     distill_report_free(&c->distilled);
     report_free(&report);
+    calib_words_free(&texts);
     pool_free(pool);
     return code;
 }

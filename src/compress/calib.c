@@ -372,9 +372,18 @@ void calib_json(const struct calib *c, struct str *out)
         str_printf(
             out,
             ",\"sha256\":\"%s\",\"share\":%.17g,\"pieces\":%lld,\"dropped\":%lld,"
-            "\"tokens\":%lld,\"sequences\":%lld}",
+            "\"tokens\":%lld,\"sequences\":%lld,\"kinds\":{",
             s->sha256, s->share, (long long)s->pieces, (long long)s->dropped,
             (long long)s->tokens, (long long)s->seqs);
+        const char *comma = "";
+        for (int k = 0; k < N_TEXT_KINDS; k++) {
+            if (s->of_kind[k] == 0)
+                continue;
+            str_printf(out, "%s\"%s\":%.4f", comma, text_kind_name((enum text_kind)k),
+                       (double)s->of_kind[k] / (double)max_i64(1, s->tokens));
+            comma = ",";
+        }
+        str_put(out, "}}");
         str_free(&name);
     }
     str_put(out, "]}");

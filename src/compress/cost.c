@@ -123,20 +123,20 @@ static enum b2_status try_candidate(struct trial *t, struct tried *tr, int cand,
 }
 
 /* All candidates that round in one metric. */
-static enum b2_status try_metric(struct trial *t, int64_t group, bool fold,
+static enum b2_status try_metric(struct trial *t, const struct codes *like, bool fold,
                                  struct b2_err *err)
 {
     struct metric m = {0};
-    enum b2_status rc =
-        metric_new(&m, &t->sums, fold ? t->rotate : NULL, group, t->k->blas, err);
+    enum b2_status rc = metric_new(&m, &t->sums, fold ? t->rotate : NULL, like->group,
+                                   like->unit, t->k->blas, err);
 
     for (int i = 0; i < t->n && !rc; i++) {
         struct tried *tr = &t->tried[i];
         for (int c = 0; c < tr->it->n_candidates && !rc; c++) {
             const struct choose_candidate *cd = &tr->it->candidate[c];
             struct codes codes;
-            if (!is_compensable(tr->it, cd, &codes) || codes.group != group ||
-                cd->fold != fold || tr->done[c])
+            if (!is_compensable(tr->it, cd, &codes) || codes.group != like->group ||
+                codes.unit != like->unit || cd->fold != fold || tr->done[c])
                 continue;
             rc = try_candidate(t, tr, c, &m, err);
             if (rc)
@@ -157,7 +157,7 @@ static enum b2_status try_all(struct trial *t, struct b2_err *err)
         for (int c = 0; c < tr->it->n_candidates && !rc; c++) {
             struct codes codes;
             if (is_compensable(tr->it, &tr->it->candidate[c], &codes) && !tr->done[c])
-                rc = try_metric(t, codes.group, tr->it->candidate[c].fold, err);
+                rc = try_metric(t, &codes, tr->it->candidate[c].fold, err);
         }
     }
     return rc;

@@ -52,7 +52,7 @@ static void compensate(struct compensate_out *out, const struct slabs *s, int i,
 
     assert_true(codes_of(&codes, DT_B2_T64));
     assert_int_equal(metric_target(target, sums, blas, NULL, NULL), B2_OK);
-    assert_int_equal(metric_new(&m, sums, rotate, 64, blas, NULL), B2_OK);
+    assert_int_equal(metric_new(&m, sums, rotate, 64, codes.unit, blas, NULL), B2_OK);
     const struct slab_job j = {.slabs = s,
                                .i = i,
                                .codes = &codes,
