@@ -8,10 +8,12 @@
 #include "compress/pipeline_int.h"
 
 #include "base/clock.h"
+#include "base/mem.h"
 
 #include <math.h>
+#include <string.h>
 
-enum { MAX_MAPS = 64 };
+enum { MAX_MAPS = 64, KERNELS_MAX = 4096 };
 
 /* The maps of finished pieces while something reads them. */
 struct pieces_open {
@@ -164,6 +166,36 @@ static enum b2_status find_table(struct pieces_open *o, struct weight *w, bool *
     return rc;
 }
 
+/* Says so when finished layers are of other kernels than ours: the same bytes are promised
+ * for one kind of processor. What made them lies beside the pieces, in the file kernels. */
+static enum b2_status note_kernels(struct pipeline *pl, struct b2_err *err)
+{
+    const char *own = normal_core(pl->normal);
+    struct str path = {0};
+    char *old = NULL;
+    size_t n = 0;
+    enum b2_status rc = B2_OK;
+
+    str_printf(&path, "%s/kernels", work_dir(pl->work));
+    if (!str_ok(&path))
+        rc = err_set(err, B2_ENOMEM, "out of memory");
+    bool there = !rc && pl->n_resumed > 0 && file_exists(path.data);
+    if (there)
+        rc = file_read_all(&old, &n, path.data, KERNELS_MAX, err);
+    if (!rc && there && strcmp(old, own) != 0)
+        log_line(
+            pl->p->log, LOG_WARN,
+            "finished layers were made with OpenBLAS's %s kernels, the others come "
+            "from its %s kernels: the bytes may differ from those of a run on one "
+            "processor",
+            old, own);
+    if (!rc && !there)
+        rc = file_write_all(path.data, own, strlen(own), true, err);
+    mem_free(old);
+    str_free(&path);
+    return rc;
+}
+
 enum b2_status pipeline_compensate(struct pipeline *pl, uint64_t *n_done,
                                    struct b2_err *err)
 {
@@ -188,8 +220,10 @@ enum b2_status pipeline_compensate(struct pipeline *pl, uint64_t *n_done,
     if (!rc) {
         log_line(pl->p->log, LOG_DEBUG, "products by OpenBLAS, %s kernels",
                  normal_core(pl->normal));
-        rc = run_layers(pl, n_done, err);
+        rc = note_kernels(pl, err);
     }
+    if (!rc)
+        rc = run_layers(pl, n_done, err);
     normal_free(pl->normal);
     pl->normal = NULL;
     return rc;
