@@ -119,7 +119,7 @@ int cmd_synth(int argc, char **argv)
         {OPT_STR, 0, "type", "T", &type, 0, 0,
          "Type of every matrix: ptq1_0, pq2_0, tq1_0, tq2_0, q2_0, q4_0, q8_0, q4_K, "
          "q6_K, f16 and others. Ternary and float types of one seed hold the same "
-         "weights [ptq1_0]."},
+         "weights, b2_c128 and b2_c64 those that they can say [ptq1_0]."},
         {OPT_STR, 'o', "output", "FILE", &out, 0, 0, "The GGUF to write."},
         {OPT_INT, 0, "layers", "N", &p.layers, 1, 4096,
          "Only the first N layers, for tests [all]."},
