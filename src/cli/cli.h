@@ -20,6 +20,7 @@ struct cJSON;
 enum { CLI_DONE = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_INTERRUPTED = 130 };
 
 /* The commands, one per file cmd_NAME.c. */
+int cmd_analyze(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_chat(int argc, char **argv);
 int cmd_compress(int argc, char **argv);

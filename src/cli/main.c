@@ -24,6 +24,7 @@ static const struct command commands[] = {
     {"run", "Complete a prompt.", cmd_run},
     {"chat", "Hold a conversation in the terminal.", cmd_chat},
     {"Make", NULL, NULL},
+    {"analyze", "Measure which layers and tensors of a model matter.", cmd_analyze},
     {"compress", "Compress a model to ternary weights under a byte budget.",
      cmd_compress},
     {"distill", "Train a ternary model to say what its original says.", cmd_distill},
