@@ -30,6 +30,7 @@ int cmd_eval_task(int argc, char **argv); /* argv[0] is "task" */
 int cmd_export(int argc, char **argv);
 int cmd_inspect(int argc, char **argv);
 int cmd_plan(int argc, char **argv);
+int cmd_prune(int argc, char **argv);
 int cmd_run(int argc, char **argv);
 int cmd_selftest(int argc, char **argv);
 int cmd_synth(int argc, char **argv);

@@ -27,6 +27,7 @@ static const struct command commands[] = {
     {"analyze", "Measure which layers and tensors of a model matter.", cmd_analyze},
     {"compress", "Compress a model to ternary weights under a byte budget.",
      cmd_compress},
+    {"prune", "Take away what a model can do without.", cmd_prune},
     {"distill", "Train a ternary model to say what its original says.", cmd_distill},
     {"export", "Convert between containers and weight types.", cmd_export},
     {"synth", "Write a random file with a named model's shapes.", cmd_synth},
