@@ -5,13 +5,19 @@
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "format/json.h"
 
 #include <cjson/cJSON.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_FILE = 256 << 20, MAX_LAYERS = 4096, MAX_COUNT = 1 << 20 };
+enum {
+    MAX_FILE = 256 << 20,
+    MAX_LAYERS = 4096,
+    MAX_COUNT = 1 << 20,
+    MAX_VALUES = 1 << 24
+};
 
 static const char format_name[] = "bonsai2.sensitivity";
 
@@ -421,15 +427,14 @@ enum b2_status sens_open(struct sensitivity *s, const char *path, struct b2_err 
 {
     char *text = NULL;
     size_t size = 0;
+    cJSON *json = NULL;
     enum b2_status rc = file_read_all(&text, &size, path, MAX_FILE, err);
 
     if (rc)
         return rc;
-    cJSON *json = cJSON_ParseWithLength(text, size);
-    if (json)
+    rc = json_parse_bounded(&json, text, size, MAX_VALUES, err);
+    if (!rc)
         rc = sens_read(s, json, err);
-    else
-        rc = err_set(err, B2_EFORMAT, "is no JSON");
     if (rc)
         err_wrap(err, "%s", path);
     cJSON_Delete(json);
