@@ -6,7 +6,8 @@
 # TEXT has. Scored: the first CHUNKS (default 8) windows of 512 of TEXT, llama.cpp's
 # convention, 8-bit activations (B2_EXACT=1: F32). Matrices that lose columns become F16, so
 # that rounding does not count. ROW: some of
-#   ffn10-none ffn10 ffn20-none ffn20 kv-none kv layers2
+#   ffn10-none ffn10 ffn20-none ffn20 kv-none kv layers2, and mid20-none mid20: a fifth of
+#   the hidden values of ten layers in the middle
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 bonsai2=${B2_PROGRAM:-$here/../build/release/bonsai2}
@@ -16,7 +17,7 @@ tokens=${4:-4096} chunks=${5:-8}
 shift $(($# < 5 ? $# : 5))
 exact=
 [ "${B2_EXACT:-0}" = 0 ] || exact=--exact
-work=$here/../build/quality
+work=${B2_WORK:-$here/../build/quality}
 csv=$here/prune.csv
 mkdir -p "$work"
 [ -s "$csv" ] || echo 'date,model,row,options,calib_tokens,params,bytes,kld_probe,kld,kld_stderr,same_top1,ppl_ratio,ctx,chunks,text,text_sha256,exact,version' >"$csv"
@@ -53,6 +54,8 @@ for name in ${*:-ffn10-none ffn10 ffn20-none ffn20 kv-none kv layers2}; do
     ffn10) row $name --ffn 0.1 --multiple 32 ;;
     ffn20-none) row $name --ffn 0.2 --multiple 32 --no-restore ;;
     ffn20) row $name --ffn 0.2 --multiple 32 ;;
+    mid20-none) row $name --rule 'blk.1?.ffn_*=0.2' --multiple 32 --no-restore ;;
+    mid20) row $name --rule 'blk.1?.ffn_*=0.2' --multiple 32 ;;
     kv-none) row $name --kv 0.34 --no-restore ;;
     kv) row $name --kv 0.34 ;;
     layers2) row $name --layers 2 ;;

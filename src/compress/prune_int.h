@@ -55,6 +55,10 @@ bool prune_heads_change(const struct prune *k, int64_t layer);
 enum b2_status prune_round(struct prune *k, int round, struct b2_err *err) NODISCARD;
 uint64_t prune_bytes(const struct prune *k);
 
+/* Its number and the bytes of what it holds. */
+int64_t prune_piece_number(const struct prune *k, int round, int64_t layer);
+uint64_t prune_payload(const struct prune *k, int round, int64_t layer);
+
 /* A piece of a layer of a round; map belongs to the caller (file_unmap). */
 struct prune_piece {
     struct prune_found found;

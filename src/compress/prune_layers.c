@@ -45,32 +45,6 @@ uint64_t prune_bytes(const struct prune *k)
            d * d * (8 + 8 + 8 + 8 + 8 + 4);
 }
 
-/* ---- shapes ---- */
-
-int64_t prune_width(const struct prune *k, int round, int64_t layer,
-                    enum stream_part part)
-{
-    const struct prune_plan to = prune_plan_of(k, round, layer);
-    const struct hparams *hp = &k->m->hp;
-    const int64_t kv = hparams_kv_heads(hp, layer), per = hparams_heads(hp, layer) / kv;
-
-    if (part == PART_DOWN)
-        return hparams_f(hp, layer) - to.ffn;
-    return (kv - to.kv) * (per - to.per_group) * hp->head_dim;
-}
-
-enum dtype prune_type(const struct prune *k, int64_t layer, enum stream_part part,
-                      int64_t width)
-{
-    const struct weight *w = walk_weight(k->m, layer, part);
-    const enum dtype t = k->p->type == N_DTYPES ? w->type : k->p->type;
-    const struct dtype_info *info = dtype_info(t);
-
-    if (width == w->cols)
-        return w->type;
-    return (info->flags & DTF_WRITE) && width % info->block == 0 ? t : DT_F16;
-}
-
 /* ---- what flows into o or down ---- */
 
 /* Sums of an input of both sides over all calibration tokens; the streams stay. */
@@ -147,11 +121,6 @@ static enum b2_status pass_block(struct cutting *c, bool ffn, struct b2_err *err
 }
 
 /* ---- picking ---- */
-
-struct ranked {
-    double cost;
-    int64_t at;
-};
 
 /* Marks the n_more cheapest of each part by costs that are known. */
 static void pick_known(uint8_t *gone, float *cost, const float *known, int64_t n,
@@ -320,16 +289,15 @@ static enum b2_status cut_matrix(struct cutting *c, struct str *bytes,
     float *restored = NULL;
     enum b2_status rc = B2_OK;
 
-    if (sums) {
+    if (sums && !k->p->no_restore && !free_of_cost) {
         restored = mem_calloc((size_t)(w->rows * w->cols), sizeof *restored);
-        rc = restored ? prune_restore(restored, &lost, c->column, sums, from, w->rows,
-                                      k->p->mismatch, k->blas, k->p->pool, err)
-                      : err_set(err, B2_ENOMEM, "out of memory");
-        if (!k->p->no_restore && !free_of_cost)
-            from = restored;
-        else
-            lost.restored = lost.plain;
+        if (!restored)
+            return err_set(err, B2_ENOMEM, "out of memory");
+        from = restored;
     }
+    if (sums)
+        rc = prune_restore(restored, &lost, c->column, sums, k->teacher.w[part],
+                           w->rows, k->p->mismatch, k->blas, k->p->pool, err);
     if (!rc)
         rc = keep_columns(c, bytes, part, from, err);
     if (part == PART_O) {
@@ -371,56 +339,6 @@ static enum b2_status cut_block(struct cutting *c, bool ffn, struct b2_err *err)
 
 /* ---- pieces ---- */
 
-static int64_t piece_number(const struct prune *k, int round, int64_t layer)
-{
-    return (int64_t)round * k->m->hp.n_layers + layer;
-}
-
-static uint64_t matrix_bytes(const struct prune *k, int round, int64_t layer,
-                             enum stream_part part)
-{
-    const struct weight *w = walk_weight(k->m, layer, part);
-    const int64_t width = prune_width(k, round, layer, part);
-    const struct dtype_info *info = dtype_info(prune_type(k, layer, part, width));
-
-    return width == w->cols
-               ? 0
-               : (uint64_t)(w->rows * (width / info->block)) * (uint64_t)info->bytes;
-}
-
-static uint64_t payload_of(const struct prune *k, int round, int64_t layer)
-{
-    const uint64_t f = (uint64_t)hparams_f(&k->m->hp, layer);
-    const uint64_t heads = (uint64_t)hparams_heads(&k->m->hp, layer);
-
-    return sizeof(struct prune_found) + (f + heads) * (1 + sizeof(float)) +
-           matrix_bytes(k, round, layer, PART_O) +
-           matrix_bytes(k, round, layer, PART_DOWN);
-}
-
-enum b2_status prune_piece_open(struct prune_piece *out, struct file_map *map,
-                                const struct prune *k, int round, int64_t layer,
-                                struct b2_err *err)
-{
-    const uint64_t f = (uint64_t)hparams_f(&k->m->hp, layer);
-    const uint64_t heads = (uint64_t)hparams_heads(&k->m->hp, layer);
-    enum b2_status rc =
-        work_piece_map(k->work, piece_number(k, round, layer), map, err);
-
-    if (rc)
-        return rc;
-    if (map->size < payload_of(k, round, layer))
-        return err_set(err, B2_ETRUNC, "a piece was cut short by another program");
-    memcpy(&out->found, map->data, sizeof out->found);
-    out->ffn = map->data + sizeof out->found;
-    out->head = out->ffn + f;
-    out->ffn_cost = out->head + heads;
-    out->head_cost = out->ffn_cost + f * sizeof(float);
-    out->o = out->head_cost + heads * sizeof(float);
-    out->down = out->o + matrix_bytes(k, round, layer, PART_O);
-    return B2_OK;
-}
-
 static enum b2_status save(const struct cutting *c, struct b2_err *err)
 {
     const struct prune *k = c->k;
@@ -439,7 +357,7 @@ static enum b2_status save(const struct cutting *c, struct b2_err *err)
         {c->down.data, c->down.len},
     };
     enum b2_status rc =
-        work_piece_begin(k->work, piece_number(k, k->round, c->layer), err);
+        work_piece_begin(k->work, prune_piece_number(k, k->round, c->layer), err);
 
     for (size_t i = 0; i < countof(all) && !rc; i++)
         if (all[i].n > 0)
@@ -568,8 +486,8 @@ static enum b2_status run_layer(struct cutting *c, bool have, struct b2_err *err
     return rc || have ? rc : save(c, err);
 }
 
-/* The student does without the layer; a piece marks that it was passed. */
-static enum b2_status skip_layer(struct cutting *c, bool have, struct b2_err *err)
+/* The student does without the layer. */
+static enum b2_status skip_layer(struct cutting *c, struct b2_err *err)
 {
     struct prune *k = c->k;
     const struct walk_pass pass = {.layer = c->layer,
@@ -584,19 +502,18 @@ static enum b2_status skip_layer(struct cutting *c, bool have, struct b2_err *er
         if (!rc)
             walk_layer(k->walk, &pass);
     }
-    (void)have;
     return rc;
 }
 
 static enum b2_status one_layer(struct prune *k, int64_t layer, struct b2_err *err)
 {
     struct cutting c = {.k = k, .layer = layer};
-    const bool have = work_have_piece(k->work, piece_number(k, k->round, layer), NULL,
-                                      0, payload_of(k, k->round, layer));
+    const bool have = work_have_piece(k->work, prune_piece_number(k, k->round, layer),
+                                      NULL, 0, prune_payload(k, k->round, layer));
     enum b2_status rc = make_cutting(&c, err);
 
     if (!rc)
-        rc = k->plan[layer].gone ? skip_layer(&c, have, err) : run_layer(&c, have, err);
+        rc = k->plan[layer].gone ? skip_layer(&c, err) : run_layer(&c, have, err);
     if (rc)
         err_wrap(err, "layer %lld", (long long)layer);
     else if (!have && !k->plan[layer].gone && isfinite(c.found.down_plain))

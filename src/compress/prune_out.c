@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "compress/role.h"
 #include "format/gguf.h"
 #include "tensor/quant.h"
 
@@ -90,8 +91,7 @@ static const uint8_t *rows_mask(const struct writing *w, const struct out_tensor
 static bool shape_of(struct out_tensor *out, const struct writing *w,
                      const struct tensor *t)
 {
-    long long layer = -1;
-    int used = 0;
+    int layer = -1;
 
     *out = (struct out_tensor){.type = t->type, .rank = t->rank, .layer = -1};
     snprintf(out->name, sizeof out->name, "%s", t->name);
@@ -99,15 +99,17 @@ static bool shape_of(struct out_tensor *out, const struct writing *w,
     /* Vectors are F32 in every GGUF, whatever a folder had. */
     if (t->rank == 1 && (dtype_info(t->type)->flags & DTF_FLOAT))
         out->type = DT_F32;
-    if (sscanf(t->name, "blk.%lld.%n", &layer, &used) != 1 || used == 0 || layer < 0 ||
-        layer >= w->k->m->hp.n_layers)
+    (void)role_of(t->name, &layer);
+    if (layer < 0 || layer >= w->k->m->hp.n_layers)
         return true;
     if (w->number[layer] < 0)
         return false;
+    /* "blk.N." is there: role_of() read N. */
+    const char *part_name = strchr(t->name + 4, '.') + 1;
     out->layer = layer;
-    out->cut = cut_of(t->name + used);
+    out->cut = cut_of(part_name);
     snprintf(out->name, sizeof out->name, "blk.%lld.%s", (long long)w->number[layer],
-             t->name + used);
+             part_name);
     if (out->cut == CUT_O || out->cut == CUT_DOWN) {
         const enum stream_part part = out->cut == CUT_O ? PART_O : PART_DOWN;
         out->ne[0] = prune_width(w->k, w->round, layer, part);

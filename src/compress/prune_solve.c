@@ -325,7 +325,7 @@ struct restoring {
     const float *h;       /* [d, d] */
     float *out;
     double *lost;  /* [rows, 3] plain, restored, all */
-    double *right; /* [threads, n] */
+    double *right; /* [threads, SOLVE_ROWS, n] */
     float *work;   /* [threads, 2, SOLVE_ROWS, d] */
     int64_t n, d;
 };
@@ -344,19 +344,22 @@ static void in_metric(const struct restoring *k, double *sum, const float *e,
     }
 }
 
-/* One row of the result. */
-static void restore_row(const struct restoring *k, float *out, const float *w,
-                        double *right)
+/* n rows of the result; right [n, kept]. */
+static void restore_block(const struct restoring *k, float *out, const float *w,
+                          double *right, int64_t n)
 {
-    memset(right, 0, (size_t)k->n * sizeof *right);
+    memset(right, 0, (size_t)(n * k->n) * sizeof *right);
     for (int64_t i = 0; i < k->d; i++)
-        for (int64_t c = 0; c < k->n; c++)
-            right[c] += (double)w[i] * k->target[i * k->n + c];
-    if (!blas_cholesky_solve(k->b, k->r, k->n, right, 1))
+        for (int64_t r = 0; r < n; r++)
+            for (int64_t c = 0; c < k->n; c++)
+                right[r * k->n + c] +=
+                    (double)w[r * k->d + i] * k->target[i * k->n + c];
+    if (!blas_cholesky_solve(k->b, k->r, k->n, right, n))
         right[0] = (double)NAN;
-    memset(out, 0, (size_t)k->d * sizeof *out);
-    for (int64_t c = 0; c < k->n; c++)
-        out[k->kept[c]] = (float)right[c];
+    memset(out, 0, (size_t)(n * k->d) * sizeof *out);
+    for (int64_t r = 0; r < n; r++)
+        for (int64_t c = 0; c < k->n; c++)
+            out[r * k->d + k->kept[c]] = (float)right[r * k->n + c];
 }
 
 /* At most SOLVE_ROWS of them. */
@@ -369,14 +372,15 @@ static void restore_rows(void *ctx, int64_t begin, int64_t end, int thread)
     const float *w = k->w + begin * d;
     double *lost = k->lost + 3 * begin;
 
-    for (int64_t r = 0; r < n; r++)
-        restore_row(k, k->out + (begin + r) * d, w + r * d, k->right + thread * k->n);
+    if (k->out)
+        restore_block(k, k->out + begin * d, w,
+                      k->right + (int64_t)thread * SOLVE_ROWS * k->n, n);
     memcpy(e, w, (size_t)(n * d) * sizeof *e);
     for (int64_t r = 0; r < n; r++)
         for (int64_t c = 0; c < k->n; c++)
             e[r * d + k->kept[c]] = 0.0f;
     in_metric(k, lost, e, work, n);
-    for (int64_t i = 0; i < n * d; i++)
+    for (int64_t i = 0; k->out && i < n * d; i++)
         e[i] = w[i] - k->out[begin * d + i];
     in_metric(k, lost + 1, e, work, n);
     in_metric(k, lost + 2, w, work, n);
@@ -389,7 +393,7 @@ static bool make_restoring(struct restoring *k, struct prune_lost *lost, int64_t
 
     *lost = (struct prune_lost){0.0, 0.0};
     k->lost = mem_calloc((size_t)rows, 3 * sizeof *k->lost);
-    k->right = mem_calloc(threads * (size_t)k->n, sizeof *k->right);
+    k->right = mem_calloc(threads * SOLVE_ROWS, (size_t)k->n * sizeof *k->right);
     k->work = mem_calloc(threads * 2 * SOLVE_ROWS, (size_t)k->d * sizeof *k->work);
     return k->lost && k->right && k->work;
 }
@@ -440,7 +444,7 @@ enum b2_status prune_restore(float *out, struct prune_lost *lost, const uint8_t 
     target = mem_calloc(d * (size_t)k.n, sizeof *target);
     if (!kept || !h || !r || !target || !make_restoring(&k, lost, rows, pool))
         rc = err_set(err, B2_ENOMEM, "out of memory for rows of %lld", (long long)s->d);
-    if (!rc)
+    if (!rc && out)
         rc = factor(r, &damp, s, kept, k.n, b, err);
     if (!rc) {
         make_target(target, h, s, kept, k.n, eta, damp * mean_diagonal(s));

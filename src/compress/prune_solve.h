@@ -37,7 +37,8 @@ struct prune_lost {
 
 /* out [rows, d], columns that are gone zero: the others make up for them,
  *     ((1 - eta) W (H + l I) + eta W (C + l I)) restricted to kept columns (H_KK + l I)⁻¹
- * with as small a damping as lets it be solved. gone [d] by column. */
+ * with as small a damping as lets it be solved. gone [d] by column. out NULL: only the loss,
+ * restored as plain. */
 enum b2_status prune_restore(float *out, struct prune_lost *lost, const uint8_t *gone,
                              const struct metric_sums *s, const float *w, int64_t rows,
                              double eta, const struct blas *b, struct pool *pool,

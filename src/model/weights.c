@@ -225,9 +225,7 @@ static enum b2_status take_layer(struct weights_binder *b, int64_t layer,
     }
     if (rc == B2_OK && !attn)
         rc = weights_take_delta(b, layer, err);
-    if (rc == B2_OK && a->fused)
-        rc = take_fused(b, layer, err);
-    return rc;
+    return rc == B2_OK && a->fused ? take_fused(b, layer, err) : rc;
 }
 
 /* The embedding table and the head, which may be the same bytes. A folded table is
