@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 
-enum { LEFT = 56, TOP = 112, CELL_W = 46, CELL_H = 18, BOTTOM = 30, RIGHT = 24 };
+enum { LEFT = 56, TOP = 112, CELL_W = 46, CELL_H = 18, BOTTOM = 30, RIGHT = 76 };
 
 void heatmap_escape(struct str *out, const char *text)
 {
