@@ -307,7 +307,7 @@ enum b2_status analyze_fisher_all(struct analyze *a, struct b2_err *err)
 
     f.n_seqs = min_i64(max_i64(1, a->p->fisher_tokens / f.ctx),
                        a->n_calib * (a->calib.ctx / f.ctx));
-    f.env = (struct env){a->p->pool, a->blas};
+    f.env = (struct env){.pool = a->p->pool, .blas = a->blas};
     a->s->fisher_tokens = f.n_seqs * f.ctx;
     if (!work_have_piece(a->work, 2 * a->s->n_layers, NULL, 0, payload_of(a)))
         rc = run_all(&f, &why);

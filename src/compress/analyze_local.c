@@ -296,8 +296,8 @@ static enum b2_status round_input(struct local *l, int64_t layer, enum stream_in
         if (!l->bytes[part])
             continue;
         if (!a->p->plain && !metric.h)
-            rc = metric_new(&metric, &l->sums[in], a->rotate, a->codes.group, a->blas,
-                            err);
+            rc = metric_new(&metric, &l->sums[in], a->rotate, a->codes.group,
+                            a->codes.unit, a->blas, err);
         if (!rc)
             rc = round_part(l, layer, (enum stream_part)part, &metric, err);
         if (!rc)
