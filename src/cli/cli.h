@@ -20,6 +20,7 @@ struct cJSON;
 enum { CLI_DONE = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_INTERRUPTED = 130 };
 
 /* The commands, one per file cmd_NAME.c. */
+int cmd_analyze(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_chat(int argc, char **argv);
 int cmd_compress(int argc, char **argv);
@@ -29,6 +30,7 @@ int cmd_eval_task(int argc, char **argv); /* argv[0] is "task" */
 int cmd_export(int argc, char **argv);
 int cmd_inspect(int argc, char **argv);
 int cmd_plan(int argc, char **argv);
+int cmd_prune(int argc, char **argv);
 int cmd_run(int argc, char **argv);
 int cmd_selftest(int argc, char **argv);
 int cmd_synth(int argc, char **argv);

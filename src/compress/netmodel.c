@@ -234,7 +234,7 @@ static const struct layer_grad *get_grad(void *ctx, int64_t i)
 
     for (int k = 0; k < N_LINEARS; k++) {
         const struct linear *l = &n->layer.lin[k];
-        n->grad.lin[k].w = netmodel_latent(n, i, k) ? n->dw[k] : NULL;
+        n->grad.lin[k].w = netmodel_latent(n, i, k) || n->look.fn ? n->dw[k] : NULL;
         if (n->grad.lin[k].w)
             memset(n->dw[k], 0, (size_t)(l->rows * l->cols) * sizeof(float));
     }
@@ -254,6 +254,8 @@ static void take_grad(void *ctx, int64_t i)
         latent_collect(l, n->env, n->dw[k], n->w[k], n->sharp);
         netmodel_rest(n, i * N_LINEARS + k);
     }
+    if (n->look.fn)
+        n->look.fn(n->look.ctx, i, &n->layer, n->dw);
 }
 
 void netmodel_moved(struct netmodel *n)
@@ -385,7 +387,7 @@ enum b2_status netmodel_check(const struct model *m, struct b2_err *err)
 static enum b2_status make_buffers(struct netmodel *n, struct b2_err *err)
 {
     const struct hparams *hp = &n->m->hp;
-    const bool trained = n->latent != NULL;
+    const bool grads = n->latent || n->look.fn;
     const int64_t half = n->ctx * (hp->n_rot / 2);
     bool ok = true;
 
@@ -394,9 +396,9 @@ static enum b2_status make_buffers(struct netmodel *n, struct b2_err *err)
         const struct weight *w = weight_of(n->m, 0, k);
         const size_t values = (size_t)(w->rows * w->cols);
         n->w[k] = mem_aligned(64, values, sizeof(float));
-        if (trained)
+        if (grads)
             n->dw[k] = mem_aligned(64, values, sizeof(float));
-        ok = ok && n->w[k] && (!trained || n->dw[k]);
+        ok = ok && n->w[k] && (!grads || n->dw[k]);
         n->layer.lin[k] = (struct linear){n->w[k], NULL, w->rows, w->cols};
     }
     if (!ok || !n->turns)
@@ -516,6 +518,7 @@ enum b2_status netmodel_new(struct netmodel *out, const struct model *m,
                              .current = -1,
                              .ctx = how->ctx,
                              .space = how->space};
+    out->look = how->look;
     if (!rc && how->teacher)
         rc = netmodel_check_pair(m, how->teacher, err);
     if (rc)

@@ -3,7 +3,8 @@
  *
  * Frozen (a teacher): each layer's weights are decoded to F32 when it is needed. Trained
  * (a student): ternary matrices have latents (latent.h), norms stored as F32 are trained
- * too, everything else stays. One layer lies in F32 at a time.
+ * too, everything else stays. One layer lies in F32 at a time. A frozen model may still
+ * have its gradients looked at.
  */
 #ifndef COMPRESS_NETMODEL_H
 #define COMPRESS_NETMODEL_H
@@ -12,6 +13,12 @@
 #include "model/model.h"
 #include "train/head.h"
 #include "train/net.h"
+
+/* Is given a layer's gradients of all matrices when they are whole. */
+struct netmodel_look {
+    void (*fn)(void *ctx, int64_t layer, const struct layer *l, float *const *dw);
+    void *ctx;
+};
 
 struct netmodel {
     const struct model *m;
@@ -24,6 +31,7 @@ struct netmodel {
     float *w[N_LINEARS], *dw[N_LINEARS];
     real *turns; /* cos and sin of both kinds of layers */
     int64_t ctx;
+    struct netmodel_look look; /* fn NULL: nobody looks */
     /* Trained only. */
     struct latent *latent; /* [n_layers, N_LINEARS]; all NULL: frozen */
     float sharp;           /* of smooth codes (latent.h); 0: hard */
@@ -48,6 +56,7 @@ struct netmodel_how {
      * are worked on. NULL: all lie in memory. */
     struct file_space *space;
     int64_t resident;
+    struct netmodel_look look; /* frozen only */
 };
 
 /* Bytes that netmodel_new() takes beside the model and latents. */

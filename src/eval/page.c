@@ -3,6 +3,8 @@
  */
 #include "eval/page_int.h"
 
+#include "base/heatmap.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -150,18 +152,7 @@ const char *page_short(const char *path)
 
 void page_text(struct str *out, const char *text)
 {
-    for (const char *p = text; *p; p++) {
-        if (*p == '&')
-            str_put(out, "&amp;");
-        else if (*p == '<')
-            str_put(out, "&lt;");
-        else if (*p == '>')
-            str_put(out, "&gt;");
-        else if (*p == '"')
-            str_put(out, "&quot;");
-        else
-            str_putn(out, p, 1);
-    }
+    heatmap_escape(out, text);
 }
 
 void page_name(struct str *out, const char *name)

@@ -33,7 +33,7 @@ static uint64_t cache_read_bytes(const struct session *s, int64_t pos)
         struct cache_layer c = cache_layer_of(hp, p, i);
         int64_t seen = c.window ? min_i64(pos + 1, c.window + c.sinks) : pos + 1;
         if (c.kind != CACHE_NONE)
-            n += backend_kv_bytes(p->type, hp->n_kv_heads, hp->head_dim, seen);
+            n += backend_kv_bytes(p->type, hparams_kv_heads(hp, i), hp->head_dim, seen);
     }
     return n;
 }

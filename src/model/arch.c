@@ -10,6 +10,9 @@
 
 static const struct arch archs[] = {
     {.name = "llama", .rope = ROPE_NORM, .glu = GLU_SILU},
+    /* llama whose layers may differ in heads and hidden values: what llama.cpp calls the
+     * models of NVIDIA's DeciLM line, and what `bonsai2 prune --uneven` writes. */
+    {.name = "deci", .rope = ROPE_NORM, .glu = GLU_SILU},
     {.name = "qwen2", .rope = ROPE_NEOX, .glu = GLU_SILU, .qkv_bias = true},
     {.name = "qwen3", .rope = ROPE_NEOX, .glu = GLU_SILU, .qk_norm = true},
     {.name = "phi3",
@@ -46,5 +49,5 @@ const struct arch *arch_find(const char *name)
 
 const char *arch_list(void)
 {
-    return "llama, qwen2, qwen3, qwen35, phi3, gemma3, bitnet-b1.58";
+    return "llama, deci, qwen2, qwen3, qwen35, phi3, gemma3, bitnet-b1.58";
 }

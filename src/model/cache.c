@@ -39,7 +39,8 @@ uint64_t cache_layer_bytes(const struct hparams *hp, const struct cache_params *
     if (c.kind == CACHE_NONE)
         return 0;
     return align_up_u64(
-        backend_kv_bytes(p->type, hp->n_kv_heads, hp->head_dim, c.kv.cap), ALIGN);
+        backend_kv_bytes(p->type, hparams_kv_heads(hp, layer), hp->head_dim, c.kv.cap),
+        ALIGN);
 }
 
 int64_t cache_max_visible(const struct hparams *hp, const struct cache_params *p)
@@ -108,7 +109,7 @@ enum b2_status cache_init(struct cache *c, const struct hparams *hp,
         if (l->kind == CACHE_RING)
             note_ring(c, l);
         if (l->kind != CACHE_NONE)
-            backend_kv_place(&l->kv, mem, hp->n_kv_heads, hp->head_dim);
+            backend_kv_place(&l->kv, mem, hparams_kv_heads(hp, i), hp->head_dim);
         mem += cache_layer_bytes(hp, p, i);
     }
     return B2_OK;

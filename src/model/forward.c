@@ -144,10 +144,10 @@ static void norm(struct forward *f, float *x, const float *gain, int64_t n_rows,
     backend_rmsnorm(f->be, x, x, gain, n_rows, d, f->m->hp.norm_eps);
 }
 
-static void bias_and_norm_qkv(struct forward *f, const struct layer_weights *l,
-                              int64_t n)
+static void bias_and_norm_qkv(struct forward *f, int64_t layer, int64_t n)
 {
     const struct hparams *hp = &f->m->hp;
+    const struct layer_weights *l = &f->m->layers[layer];
 
     if (hp->arch->qkv_bias) {
         backend_add_bias(f->be, f->q, l->q_bias, n, l->q.rows);
@@ -155,8 +155,8 @@ static void bias_and_norm_qkv(struct forward *f, const struct layer_weights *l,
         backend_add_bias(f->be, f->v, l->v_bias, n, l->v.rows);
     }
     if (hp->arch->qk_norm) {
-        norm(f, f->q, l->q_norm, n * hp->n_heads, hp->head_dim);
-        norm(f, f->k, l->k_norm, n * hp->n_kv_heads, hp->head_dim);
+        norm(f, f->q, l->q_norm, n * hparams_heads(hp, layer), hp->head_dim);
+        norm(f, f->k, l->k_norm, n * hparams_kv_heads(hp, layer), hp->head_dim);
     }
 }
 
@@ -178,11 +178,12 @@ static void rope_store_attend(struct forward *f, struct forward *of, int64_t lay
                               int64_t first, int64_t n, int64_t pos0)
 {
     const struct hparams *hp = &f->m->hp;
+    const int64_t heads = hparams_heads(hp, layer), kv = hparams_kv_heads(hp, layer);
     struct cache_layer *c = &of->cache.layer[layer];
     const bool slides = hparams_slides(hp, layer);
     const struct rope_table *table = model_rope(f->m, slides, of->params.ctx);
-    const int64_t q_at = first * hp->n_heads * hp->head_dim;
-    const int64_t kv_at = first * hp->n_kv_heads * hp->head_dim;
+    const int64_t q_at = first * heads * hp->head_dim;
+    const int64_t kv_at = first * kv * hp->head_dim;
     float *q = f->q + q_at, *k = f->k + kv_at;
     struct rope_args rope = {
         .kind = hp->arch->rope,
@@ -192,8 +193,8 @@ static void rope_store_attend(struct forward *f, struct forward *of, int64_t lay
         .mscale = table->mscale,
     };
     struct attn_args attn = {
-        .n_heads = hp->n_heads,
-        .n_kv_heads = hp->n_kv_heads,
+        .n_heads = heads,
+        .n_kv_heads = kv,
         .head_dim = hp->head_dim,
         .pos0 = pos0,
         .window = c->window,
@@ -203,15 +204,15 @@ static void rope_store_attend(struct forward *f, struct forward *of, int64_t lay
 
     if (c->sinks > 0 && pos0 + n > c->window + c->sinks) {
         float *own = f->q_sinks + q_at;
-        memcpy(own, q, (size_t)(n * hp->n_heads * hp->head_dim) * sizeof *q);
+        memcpy(own, q, (size_t)(n * heads * hp->head_dim) * sizeof *q);
         rope.max_pos = c->window + c->sinks - 1;
-        backend_rope(f->be, own, n, hp->n_heads, pos0, &rope);
+        backend_rope(f->be, own, n, heads, pos0, &rope);
         rope.max_pos = 0;
         attn.q_sinks = own;
     }
-    backend_rope(f->be, q, n, hp->n_heads, pos0, &rope);
-    backend_rope(f->be, k, n, hp->n_kv_heads, pos0, &rope);
-    backend_kv_store(f->be, &c->kv, k, f->v + kv_at, n, hp->n_kv_heads, hp->head_dim,
+    backend_rope(f->be, q, n, heads, pos0, &rope);
+    backend_rope(f->be, k, n, kv, pos0, &rope);
+    backend_kv_store(f->be, &c->kv, k, f->v + kv_at, n, kv, hp->head_dim,
                      pos0);
     backend_attention(f->be, f->act->x + q_at, q, &c->kv, n, &attn);
 }
@@ -220,7 +221,7 @@ void forward_attn_heads(struct forward *f, int64_t layer, int64_t n, int64_t pos
 {
     const struct layer_weights *l = &f->m->layers[layer];
 
-    bias_and_norm_qkv(f, l, n);
+    bias_and_norm_qkv(f, layer, n);
     if (!f->lane)
         rope_store_attend(f, f, layer, 0, n, pos0);
     for (int64_t t = 0; f->lane && t < n; t++)
@@ -344,11 +345,12 @@ void forward_ffn_hidden(struct forward *f, int64_t layer, int64_t n)
 {
     const struct hparams *hp = &f->m->hp;
     const struct layer_weights *l = &f->m->layers[layer];
+    const int64_t hidden = hparams_f(hp, layer);
 
-    backend_glu(f->be, hp->arch->glu, f->act->x, f->gate, f->up, n * hp->f);
+    backend_glu(f->be, hp->arch->glu, f->act->x, f->gate, f->up, n * hidden);
     if (l->ffn_sub_norm)
-        norm(f, f->act->x, l->ffn_sub_norm, n, hp->f);
-    act_changed(f->act, n, hp->f);
+        norm(f, f->act->x, l->ffn_sub_norm, n, hidden);
+    act_changed(f->act, n, hidden);
 }
 
 void forward_ffn_output(struct forward *f, int64_t layer, int64_t n)

@@ -123,6 +123,9 @@ static enum b2_status get_number(const struct source *s, const char *name, float
     return rc;
 }
 
+/* Limits are far above any real model and keep all products inside 64 bits. */
+enum { MAX_LAYERS = HPARAMS_MAX_LAYERS, MAX_WIDTH = 1 << 20, MAX_CTX = 1 << 28 };
+
 /* A count in 1..limit. Some writers give one value per layer: equal ones are taken,
  * others need layers of different shapes, which no architecture here has. */
 static enum b2_status get_count(const struct source *s, const char *name, int64_t limit,
@@ -161,15 +164,48 @@ static enum b2_status get_count(const struct source *s, const char *name, int64_
     return B2_OK;
 }
 
+/* A count that may differ from layer to layer: *out is then the largest, and *of has a
+ * value for each of the n_layers, all of them in 1..limit. */
+static enum b2_status get_counts(const struct source *s, const char *name,
+                                 int64_t n_layers, int64_t *out, const int32_t **of,
+                                 struct b2_err *err)
+{
+    char key[KEY_MAX];
+    const struct meta_kv *kv = meta_find(s->m, key_of(key, s, name));
+    const int32_t *values;
+    uint64_t n;
+    bool alike = true;
+
+    if (!kv || kv->type != MT_ARR || s->arch->delta || s->arch->fused)
+        return get_count(s, name, MAX_WIDTH, out, err);
+    enum b2_status rc = meta_get_i32s(s->m, key, &values, &n, err);
+    if (rc)
+        return rc;
+    for (uint64_t i = 1; i < n; i++)
+        alike = alike && values[i] == values[0];
+    if (alike)
+        return get_count(s, name, MAX_WIDTH, out, err);
+    if (n != (uint64_t)n_layers)
+        return err_set(err, B2_EFORMAT, "key %s: %llu values for %lld layers", key,
+                       (unsigned long long)n, (long long)n_layers);
+    *out = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        if (values[i] < 1 || values[i] > MAX_WIDTH)
+            return err_set(err, values[i] == 0 ? B2_EUNSUP : B2_EFORMAT,
+                           "key %s: %d at layer %llu is not in 1..%d", key, values[i],
+                           (unsigned long long)i, MAX_WIDTH);
+        *out = max_i64(*out, values[i]);
+    }
+    *of = values;
+    return B2_OK;
+}
+
 /* get_count for a key that may be absent; *out keeps its value then. */
 static enum b2_status opt_count(const struct source *s, const char *name, int64_t limit,
                                 int64_t *out, struct b2_err *err)
 {
     return has_key(s, name) ? get_count(s, name, limit, out, err) : B2_OK;
 }
-
-/* Limits are far above any real model and keep all products inside 64 bits. */
-enum { MAX_LAYERS = HPARAMS_MAX_LAYERS, MAX_WIDTH = 1 << 20, MAX_CTX = 1 << 28 };
 
 /* The size of a head, which values share with keys, and how much of it turns. */
 static enum b2_status read_head_size(struct hparams *hp, const struct source *s,
@@ -178,12 +214,15 @@ static enum b2_status read_head_size(struct hparams *hp, const struct source *s,
     const char *arch = s->arch->name;
     enum b2_status rc;
 
-    if (!has_key(s, "attention.key_length") && hp->d % hp->n_heads != 0)
+    const int64_t heads =
+        hparams_heads(hp, 0); /* the first layer's, as llama.cpp does */
+
+    if (!has_key(s, "attention.key_length") && hp->d % heads != 0)
         return err_set(err, B2_EFORMAT,
                        "%s.embedding_length %lld is not a multiple of head_count "
                        "%lld, and no attention.key_length says the head's size",
-                       arch, (long long)hp->d, (long long)hp->n_heads);
-    hp->head_dim = hp->d / hp->n_heads;
+                       arch, (long long)hp->d, (long long)heads);
+    hp->head_dim = hp->d / heads;
     rc = opt_count(s, "attention.key_length", MAX_WIDTH, &hp->head_dim, err);
     if (rc)
         return rc;
@@ -215,20 +254,28 @@ static enum b2_status read_shape(struct hparams *hp, const struct source *s,
 
     if ((rc = get_count(s, "block_count", MAX_LAYERS, &hp->n_layers, err)) ||
         (rc = get_count(s, "embedding_length", MAX_WIDTH, &hp->d, err)) ||
-        (rc = get_count(s, "feed_forward_length", MAX_WIDTH, &hp->f, err)) ||
-        (rc = get_count(s, "attention.head_count", MAX_WIDTH, &hp->n_heads, err)) ||
+        (rc = get_counts(s, "feed_forward_length", hp->n_layers, &hp->f, &hp->f_of,
+                         err)) ||
+        (rc = get_counts(s, "attention.head_count", hp->n_layers, &hp->n_heads,
+                         &hp->heads_of, err)) ||
         (rc = get_count(s, "context_length", MAX_CTX, &hp->ctx_train, err)))
         return rc;
     hp->n_kv_heads = hp->n_heads;
-    rc = opt_count(s, "attention.head_count_kv", MAX_WIDTH, &hp->n_kv_heads, err);
-    if (rc)
-        return rc;
-    if (hp->n_heads % hp->n_kv_heads != 0)
-        return err_set(err, B2_EFORMAT,
-                       "%s.attention.head_count %lld is not a multiple of "
-                       "head_count_kv %lld",
-                       s->arch->name, (long long)hp->n_heads,
-                       (long long)hp->n_kv_heads);
+    hp->kv_heads_of = hp->heads_of;
+    if (has_key(s, "attention.head_count_kv")) {
+        hp->kv_heads_of = NULL;
+        rc = get_counts(s, "attention.head_count_kv", hp->n_layers, &hp->n_kv_heads,
+                        &hp->kv_heads_of, err);
+        if (rc)
+            return rc;
+    }
+    for (int64_t i = 0; i < hp->n_layers; i++)
+        if (hparams_heads(hp, i) % hparams_kv_heads(hp, i) != 0)
+            return err_set(err, B2_EFORMAT,
+                           "%s.attention.head_count %lld is not a multiple of "
+                           "head_count_kv %lld (layer %lld)",
+                           s->arch->name, (long long)hparams_heads(hp, i),
+                           (long long)hparams_kv_heads(hp, i), (long long)i);
     return read_head_size(hp, s, err);
 }
 

@@ -21,6 +21,9 @@ enum { HPARAMS_MAX_LAYERS = 4096 };
 struct hparams {
     const struct arch *arch;
     int64_t n_layers, d, f, n_heads, n_kv_heads, head_dim, n_rot, vocab, ctx_train;
+    /* [n_layers] of f, n_heads and n_kv_heads, which then are the largest of them; borrowed
+     * from the keys. NULL: all layers are alike. */
+    const int32_t *f_of, *heads_of, *kv_heads_of;
     int64_t window; /* sliding layers see the last `window` positions; 0: all see all */
     int64_t window_period; /* see hparams_slides() */
     float norm_eps;
@@ -47,6 +50,22 @@ struct hparams {
  * its key when there is none. B2_ENOTFOUND: a key that must be there. */
 enum b2_status hparams_read(struct hparams *hp, const struct meta *m,
                             struct b2_err *err) NODISCARD;
+
+/* Hidden values of a layer's feed-forward block, its heads, its kv heads. */
+static inline int64_t hparams_f(const struct hparams *hp, int64_t layer)
+{
+    return hp->f_of ? hp->f_of[layer] : hp->f;
+}
+
+static inline int64_t hparams_heads(const struct hparams *hp, int64_t layer)
+{
+    return hp->heads_of ? hp->heads_of[layer] : hp->n_heads;
+}
+
+static inline int64_t hparams_kv_heads(const struct hparams *hp, int64_t layer)
+{
+    return hp->kv_heads_of ? hp->kv_heads_of[layer] : hp->n_kv_heads;
+}
 
 /* Whether a layer slides the window: all but the last of every window_period, all when
  * that is 0 (and so none when it is 1), as llama.cpp counts. */

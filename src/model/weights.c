@@ -171,7 +171,9 @@ static enum b2_status take_layer(struct weights_binder *b, int64_t layer,
 {
     const struct hparams *hp = &b->m->hp;
     struct layer_weights *l = &b->m->layers[layer];
-    const int64_t q = hp->n_heads * hp->head_dim, kv = hp->n_kv_heads * hp->head_dim;
+    const int64_t q = hparams_heads(hp, layer) * hp->head_dim;
+    const int64_t kv = hparams_kv_heads(hp, layer) * hp->head_dim;
+    const int64_t hidden = hparams_f(hp, layer);
     const struct arch *a = hp->arch;
     const bool attn = !hparams_recurrent(hp, layer);
     const struct {
@@ -184,9 +186,9 @@ static enum b2_status take_layer(struct weights_binder *b, int64_t layer,
         {"attn_k", &l->k, hp->d, kv, attn && !a->fused},
         {"attn_v", &l->v, hp->d, kv, attn && !a->fused},
         {"attn_output", &l->o, q, hp->d, attn},
-        {"ffn_gate", &l->gate, hp->d, hp->f, !a->fused},
-        {"ffn_up", &l->up, hp->d, hp->f, !a->fused},
-        {"ffn_down", &l->down, hp->f, hp->d, true},
+        {"ffn_gate", &l->gate, hp->d, hidden, !a->fused},
+        {"ffn_up", &l->up, hp->d, hidden, !a->fused},
+        {"ffn_down", &l->down, hidden, hp->d, true},
     };
     const struct {
         const char *kind;
@@ -204,7 +206,7 @@ static enum b2_status take_layer(struct weights_binder *b, int64_t layer,
         {"post_attention_norm.weight", &l->attn_post_norm, hp->d, a->post_norms},
         {"post_ffw_norm.weight", &l->ffn_post_norm, hp->d, a->post_norms},
         {"attn_sub_norm.weight", &l->attn_sub_norm, q, a->sub_norms},
-        {"ffn_sub_norm.weight", &l->ffn_sub_norm, hp->f, a->sub_norms},
+        {"ffn_sub_norm.weight", &l->ffn_sub_norm, hidden, a->sub_norms},
     };
     char name[WEIGHTS_NAME_MAX];
     enum b2_status rc = B2_OK;
@@ -223,9 +225,7 @@ static enum b2_status take_layer(struct weights_binder *b, int64_t layer,
     }
     if (rc == B2_OK && !attn)
         rc = weights_take_delta(b, layer, err);
-    if (rc == B2_OK && a->fused)
-        rc = take_fused(b, layer, err);
-    return rc;
+    return rc == B2_OK && a->fused ? take_fused(b, layer, err) : rc;
 }
 
 /* The embedding table and the head, which may be the same bytes. A folded table is

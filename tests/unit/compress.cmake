@@ -46,3 +46,11 @@ foreach(name contract compress_edges)
     set_tests_properties(cli_${name} PROPERTIES
         SKIP_RETURN_CODE 77 TIMEOUT 120 LABELS e2e)
 endforeach()
+
+# Analysis and pruning.
+b2_test(test_sensitivity SRC unit/test_sensitivity.c LIBS b2_compress)
+b2_test(test_prune_solve SRC unit/test_prune_solve.c LIBS b2_compress)
+add_test(NAME e2e_analyze
+    COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/e2e/test_analyze.py
+        $<TARGET_FILE:bonsai2_cli> ${CMAKE_CURRENT_SOURCE_DIR}/golden)
+set_tests_properties(e2e_analyze PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 240 LABELS e2e)
