@@ -170,7 +170,7 @@ static ALWAYS_INLINE void meet_words(__m512i *lo, __m512i *hi, const __m512i *u,
         __m512i sum[16];
         dot_planes(sum, u + 16 * h, 4, a, n_t);
         for (int j = 0; j < n_t; j++)
-            half[j][h] = lane_sums(sum + 4 * j);
+            half[j][h] = add_neighbours(sum[2 * j], sum[2 * j + 1]);
     }
     for (int j = 0; j < n_t; j++) {
         lo[j] = _mm512_shuffle_i32x4(half[j][0], half[j][1], 0x88);
