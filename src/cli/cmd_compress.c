@@ -263,6 +263,20 @@ static int read_words(struct compress *c, const struct cmd *cmd)
     {OPT_INT, 0, "metric-width", "N", &(c)->metric_width, 0, 1e6, \
      "Wider inputs are cut into parts with statistics of their own, which take memory " \
      "as the square of their width; 0: none is. [6144]"}
+
+/* How ternary groups and rows are rounded. */
+#define ROUNDING_OPTS(c) \
+    {OPT_STR, 0, "rotate", "none|auto|each|N", &(c)->rotate, 0, 0, \
+     "Rotate the inputs of ternary linear layers in blocks of N before rounding; " \
+     "auto: the largest that fits all; each: the largest for each width. Less error, " \
+     "but only programs that know prism.hadamard keys (each: bonsai2.rotation keys) " \
+     "can run the file. [none; each with --effort normal]"}, \
+    {OPT_STR, 0, "ternary-rule", "ls|round|threshold|twn", &(c)->ternary_rule, 0, 0, \
+     "How codes and scale of a ternary group are found; ls: least squares. [ls]"}, \
+    {OPT_STR, 0, "tail", "keep|pad", &(c)->tail, 0, 0, \
+     "When a type's group does not divide the rows: keep the tensor at 8 bits, or pad " \
+     "its rows with zeros, which only programs that know bonsai2.tail keys can run. " \
+     "Without this it is an error."}
 /* clang-format on */
 
 int cmd_compress(int argc, char **argv)
@@ -304,17 +318,7 @@ int cmd_compress(int argc, char **argv)
          "or write it there when there is no such file."},
         {OPT_INT, 0, "layers", "N", &c.layers, 1, 1e6,
          "Compress the first N layers and keep the others as they are."},
-        {OPT_STR, 0, "rotate", "none|auto|each|N", &c.rotate, 0, 0,
-         "Rotate the inputs of ternary linear layers in blocks of N before rounding; "
-         "auto: the largest that fits all; each: the largest for each width. Less "
-         "error, but only programs that know prism.hadamard keys (each: "
-         "bonsai2.rotation keys) can run the file. [none; each with --effort normal]"},
-        {OPT_STR, 0, "ternary-rule", "ls|round|threshold|twn", &c.ternary_rule, 0, 0,
-         "How codes and scale of a ternary group are found; ls: least squares. [ls]"},
-        {OPT_STR, 0, "tail", "keep|pad", &c.tail, 0, 0,
-         "When a type's group does not divide the rows: keep the tensor at 8 bits, or "
-         "pad its rows with zeros, which only programs that know bonsai2.tail keys can "
-         "run. Without this it is an error."},
+        ROUNDING_OPTS(&c),
         DISTILL_STEP_OPTS(&c.words, 0, 0),
         DISTILL_SELF_OPTS(&c.words),
         DISTILL_TEACHER_OPTS(&c.words),

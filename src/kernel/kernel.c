@@ -118,10 +118,8 @@ static const struct kernels_attn attn_avx2 = {
     .mix_f16 = kernel_kv_mix_f16_avx2,
 };
 
-static void init_avx2(struct kernels *k)
+static void init_avx2_types(struct kernels *k)
 {
-    k->name = "avx2";
-    k->act_quant = kernel_act_quant_avx2;
     k->unpack[DT_Q4_0] = unpack_q4_0_avx2;
     k->unpack[DT_Q4_1] = unpack_q4_1_avx2;
     k->unpack[DT_Q5_0] = unpack_q5_0_avx2;
@@ -160,6 +158,13 @@ static void init_avx2(struct kernels *k)
     k->packed[DT_Q4_K] = packed_q4_k_avx2;
     k->packed[DT_Q5_K] = packed_q5_k_avx2;
     k->packed[DT_Q6_K] = packed_q6_k_avx2;
+}
+
+static void init_avx2(struct kernels *k)
+{
+    k->name = "avx2";
+    k->act_quant = kernel_act_quant_avx2;
+    init_avx2_types(k);
     k->dequant = kernel_dequant_avx2;
     k->qdot = kernel_qdot_avx2;
     k->fdot = kernel_fdot_avx2;

@@ -212,8 +212,7 @@ static void rope_store_attend(struct forward *f, struct forward *of, int64_t lay
     }
     backend_rope(f->be, q, n, heads, pos0, &rope);
     backend_rope(f->be, k, n, kv, pos0, &rope);
-    backend_kv_store(f->be, &c->kv, k, f->v + kv_at, n, kv, hp->head_dim,
-                     pos0);
+    backend_kv_store(f->be, &c->kv, k, f->v + kv_at, n, kv, hp->head_dim, pos0);
     backend_attention(f->be, f->act->x + q_at, q, &c->kv, n, &attn);
 }
 
