@@ -87,7 +87,8 @@ learn() { # ROW OPTION...
             --avoid "$text" --held-tokens 3072 --tokens "$tokens" "${threads[@]}" "$@" \
             -o "$out.gguf" --report "$out.json" --curve "$here/distill.svg" >/dev/null
     fi
-    python3 - "$(basename "$model")" "$row" "$tokens" "$out.json" >>"$curve" <<'PY'
+    grep -q "^$(basename "$model"),$row,$tokens," "$curve" ||
+        python3 - "$(basename "$model")" "$row" "$tokens" "$out.json" >>"$curve" <<'PY'
 import json, sys
 model, row, tokens, report = sys.argv[1:]
 for p in json.load(open(report))["curve"]:

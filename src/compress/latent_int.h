@@ -24,6 +24,11 @@ struct latent_job {
 void latent_fold(const struct rotation *rot, float *x);
 void latent_unfold(const struct rotation *rot, float *x);
 
+/* latent_start.c: rows of the ternary kinds (job: l, student, how; sets bad), and factors
+ * of a change of low rank. */
+void latent_start_rows(void *job, int64_t begin, int64_t end, int thread);
+void latent_start_lora(struct latent *l, uint64_t seed);
+
 /* latent_free.c: LATENT_FREE. The first sets sizes; the next start, then work on rows. */
 enum b2_status latent_free_check(struct latent *l, const struct weight *w,
                                  const struct latent_how *how,
