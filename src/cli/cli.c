@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/cpu.h"
+#include "base/file.h"
 #include "cli/terminal.h"
 
 #include <cjson/cJSON.h>
@@ -152,4 +153,16 @@ void cli_on_interrupt(void (*fn)(void *ctx), void *ctx)
 bool cli_interrupted(void)
 {
     return terminal_interrupted();
+}
+
+const char *cli_data_dir(const char *given)
+{
+    static const char beside[] = "../shared/data";
+    const char *env = getenv("B2_DATA");
+
+    if (given)
+        return given;
+    if (env && env[0])
+        return env;
+    return file_is_dir(beside) ? beside : NULL;
 }

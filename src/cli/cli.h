@@ -111,6 +111,10 @@ int cli_print_json(struct cJSON *json);
  * the disk is full; main() reports it, the caller should stop working. */
 bool cli_write(const char *text, size_t n);
 
+/* The folder of data that mixes of texts are taken from, as for the tasks of eval: given,
+ * else B2_DATA of the environment, else ../shared/data. NULL: none. */
+const char *cli_data_dir(const char *given);
+
 /* Seconds since 1970 of the local clock, as templates tell the time. */
 int64_t cli_local_now(void);
 

@@ -10,7 +10,6 @@
 #include "compress/pipeline.h"
 
 #include <cjson/cJSON.h>
-#include <stdlib.h>
 #include <string.h>
 
 struct compress {
@@ -143,19 +142,6 @@ static int print_report(const struct compress *c, const struct report *r)
     return CLI_DONE;
 }
 
-/* Where mixes lie, as for the tasks of eval. */
-static const char *data_dir(const struct compress *c)
-{
-    static const char beside[] = "../shared/data";
-    const char *env = getenv("B2_DATA");
-
-    if (c->data)
-        return c->data;
-    if (env && env[0])
-        return env;
-    return file_is_dir(beside) ? beside : NULL;
-}
-
 static int compress_run(struct compress *c, const char *source)
 {
     struct b2_err err = {0};
@@ -166,7 +152,8 @@ static int compress_run(struct compress *c, const char *source)
     struct calib_words texts = {.n = 0};
     enum b2_status rc = pool ? cli_cpu(&c->words.p.cpu, &c->common, &err) : B2_ENOMEM;
     if (!rc)
-        rc = calib_words_make(&texts, c->calib.item, c->calib.n, data_dir(c), &err);
+        rc = calib_words_make(&texts, c->calib.item, c->calib.n, cli_data_dir(c->data),
+                              &err);
     const struct calib_params calib = {
         .files = texts.word,
         .n_files = texts.n,
@@ -228,8 +215,6 @@ static int read_words(struct compress *c, const struct cmd *cmd)
     if (strcmp(c->effort, "best") != 0 && c->words.held.n > 0)
         return cli_usage_error(cmd, "--held goes with --effort best");
     c->words.p.seed = (uint64_t)c->common.seed;
-    if (cli_cpu(&c->words.p.cpu, &c->common, &err))
-        return cli_report_error(&err);
     int code = distill_words_read(&c->words, cmd);
     if (code != OPT_RUN)
         return code;

@@ -6,6 +6,7 @@
 #include "base/str.h"
 #include "cli/cli.h"
 #include "cli/distill_opts.h"
+#include "compress/calib_mix.h"
 
 #include <cjson/cJSON.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 struct distill_cmd {
     struct cli_common common;
     const char *teacher, *student, *output, *report, *curve;
+    const char *data;
     struct opt_list calib, avoid;
     struct distill_words words;
     struct progress progress;
@@ -112,17 +114,22 @@ static int distill_cmd_run(struct distill_cmd *c)
 {
     struct b2_err err = {0};
     struct distill_report r = {0};
-    const struct calib_params data = {.files = c->calib.item,
-                                      .n_files = c->calib.n,
-                                      .avoid = c->avoid.item,
-                                      .n_avoid = c->avoid.n};
+    struct calib_words texts = {.n = 0};
     struct log log = cli_log(&c->common);
     struct pool *pool = cli_pool(&c->common, &err);
 
     struct distill_params *p = &c->words.p;
 
-    if (!pool || cli_cpu(&p->cpu, &c->common, &err))
+    if (!pool || cli_cpu(&p->cpu, &c->common, &err) ||
+        calib_words_make(&texts, c->calib.item, c->calib.n, cli_data_dir(c->data),
+                         &err)) {
+        pool_free(pool);
         return cli_report_error(&err);
+    }
+    const struct calib_params data = {.files = texts.word,
+                                      .n_files = texts.n,
+                                      .avoid = c->avoid.item,
+                                      .n_avoid = c->avoid.n};
     p->teacher = c->teacher;
     p->student = c->student;
     p->output = c->output;
@@ -150,6 +157,7 @@ static int distill_cmd_run(struct distill_cmd *c)
     else if (!rc)
         print_result(&r);
     distill_report_free(&r);
+    calib_words_free(&texts);
     pool_free(pool);
     return code;
 }
@@ -176,7 +184,10 @@ static int read_words(struct distill_cmd *c, const struct cmd *cmd)
     {OPT_STR, 'o', "output", "FILE", &(c)->output, 0, 0, "GGUF file to write."}, \
     {OPT_LIST, 'c', "calib", "FILE[=SHARE]", &(c)->calib, 0, 0, \
      "Text to learn from, or a .jsonl with \"text\" or \"question\" and \"answer\"; " \
-     "several are mixed by their shares."}, \
+     "several are mixed by their shares. mix:default stands for prose, code, maths and " \
+     "Chinese of the data folder; mix:? lists the others."}, \
+    {OPT_STR, 0, "data", "DIR", &(c)->data, 0, 0, \
+     "Folder that mixes are taken from. [B2_DATA, else ../shared/data]"}, \
     {OPT_LIST, 0, "avoid", "FILE", &(c)->avoid, 0, 0, \
      "Evaluation text: what shares 13 words in a row with it is left out."}
 /* clang-format on */

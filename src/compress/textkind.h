@@ -1,8 +1,7 @@
 /*
  * textkind.h - what kind of text a piece is, as far as its characters tell.
  *
- * The script of most of its letters; Latin text with many brackets, operators and the like
- * is code. Enough to see what a mix of texts is made of, not to tell French from English.
+ * The script of most of its letters; Latin text with many brackets and semicolons is code. Enough to see what a mix of texts is made of, not to tell French from English.
  */
 #ifndef COMPRESS_TEXTKIND_H
 #define COMPRESS_TEXTKIND_H
