@@ -11,8 +11,7 @@
 # each of which has what stands before it, or, everything as in refinement,
 #   words     all linear layers in B2_C64 (1.625 bits: words of four codes)
 #   words128  rows that 128 divides in B2_C128 (1.5625 bits), the others in B2_C64
-# A run that was stopped goes on: give the same
-# command again.
+# A run that was stopped goes on: give the same command again.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 bonsai2=${B2_PROGRAM:-$here/../build/release/bonsai2}

@@ -14,7 +14,9 @@ fail() {
     exit 1
 }
 run() { "$bin" "$@" >"$dir/out" 2>"$dir/err"; }
-number() { sed -n 's/.*"'"$1"'":[^0-9]*\([0-9.e+-]*\).*/\1/p' "$dir/out"; }
+number() { # the first of that name
+    sed -n 's/.*"'"$1"'":[^0-9]*\([0-9.e+-]*\).*/\1/p' "$dir/out" | head -n 1
+}
 
 "$tiny" "$dir/source.gguf" 7 3 || fail "tiny model"
 awk 'BEGIN { srand(3); for (i = 0; i < 900; i++) { s = ""; for (j = 0; j < 9; j++)
