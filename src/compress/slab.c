@@ -57,16 +57,17 @@ static enum b2_status through_copies(struct compensate_out *out,
 
     part->bytes = mem_calloc((size_t)rows, (size_t)bytes);
     part->values = out->values ? mem_calloc((size_t)(rows * n), sizeof *w) : NULL;
-    if (!w || !part->bytes || (out->values && !part->values))
+    bool have = w && part->bytes && (!out->values || part->values);
+    if (!have)
         rc = err_set(err, B2_ENOMEM, "out of memory");
-    for (int64_t r = 0; r < rows && !rc; r++)
+    for (int64_t r = 0; have && r < rows; r++)
         memcpy(w + r * n, j->w + r * s->d + from, (size_t)n * sizeof *w);
-    if (!rc)
+    if (have)
         rc = compensate_slab(part, j, w, err);
     if (!rc)
         put_columns(out->bytes, part->bytes, rows, s->d / info->block * info->bytes,
                     from / info->block * info->bytes, bytes);
-    if (!rc && out->values)
+    if (!rc && out->values && part->values)
         put_columns(out->values, part->values, rows, s->d * (int64_t)sizeof *w,
                     from * (int64_t)sizeof *w, n * (int64_t)sizeof *w);
     mem_free(w);
