@@ -107,7 +107,10 @@ void kernel_place(enum kq_order o, int8_t *code, int64_t n)
     if (o == KQ_FLAT || o == KQ_BITS)
         return;
     for (int64_t i = 0; i + block <= n; i += block) {
-        memcpy(was, code + i, (size_t)block);
+        if (block == MAX_BLOCK) /* sizes that the compiler knows */
+            memcpy(was, code + i, MAX_BLOCK);
+        else
+            memcpy(was, code + i, MAX_BLOCK / 2);
         memcpy(now, was, sizeof now);
         if (o == KQ_PLANES) {
             turn(now, was, 8);
@@ -120,6 +123,9 @@ void kernel_place(enum kq_order o, int8_t *code, int64_t n)
             turn(now, was, 8);
             turn(now + 40, was + 40, 4);
         }
-        memcpy(code + i, now, (size_t)block);
+        if (block == MAX_BLOCK)
+            memcpy(code + i, now, MAX_BLOCK);
+        else
+            memcpy(code + i, now, MAX_BLOCK / 2);
     }
 }
