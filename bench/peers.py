@@ -2,10 +2,11 @@
 
     bench/peers.py OUT.csv FILE... [--threads 1,2] [--prompts 64,512] [--predict 32]
                    [--levels best,avx2] [--rounds 3] [--peer FILE=PEER_FILE]
+                   [--ours="" --ours="--repack fast"]
 
 Each round runs every contender once on every test, so that what other work on the machine
 does to the speed meets all of them. A contender is our program at a processor level
-(B2_CPU) or llama.cpp out of the wheel `xllamacpp`, driven through the declarations of
+(B2_CPU), with the words of --ours, or llama.cpp out of the wheel `xllamacpp`, driven through the declarations of
 `llama-cpp-py-sync` (tests/oracle/llama.py). llama.cpp reads only its own types: --peer
 names the file that it gets in place of another, for example TQ2_0 for PTQ1_0. Rows are
 medians over the rounds; ratio is ours over llama.cpp's of the same test. Tests: pp N is a
@@ -14,6 +15,7 @@ prompt of N tokens from an empty cache, tg N is N tokens one by one behind one o
 import argparse
 import csv
 import datetime
+import itertools
 import json
 import os
 import statistics
@@ -88,11 +90,11 @@ def peer_main(path, threads, prompts, predict):
     print(json.dumps(out))
 
 
-def ours(path, level, threads, prompts, predict):
+def ours(path, level, words, threads, prompts, predict):
     env = dict(os.environ, B2_CPU="" if level == "best" else level)
     command = [PROGRAM, "bench", "-m", path, "-t", str(threads), "-r", "1", "--no-cold",
                "-n", str(predict), "-p", ",".join(map(str, prompts or [0])), "--json",
-               "--quiet"]
+               "--quiet", *words.split()]
     run = subprocess.run(command, env=env, stdout=subprocess.PIPE, check=True)
     result = json.loads(run.stdout)
     out = {}
@@ -120,9 +122,11 @@ def measure(a, file, threads, writer):
     speed = {}  # (contender, its file, test): one number a round
     load = os.getloadavg()[0]
     for _ in range(a.rounds):
-        for level in a.levels.split(","):
-            for test, tps in ours(file, level, threads, a.prompts, a.predict).items():
-                speed.setdefault(("bonsai2 " + level, file, test), []).append(tps)
+        for level, words in itertools.product(a.levels.split(","), a.ours or [""]):
+            who = " ".join(("bonsai2", level, *words.split()))
+            for test, tps in ours(file, level, words, threads, a.prompts,
+                                  a.predict).items():
+                speed.setdefault((who, file, test), []).append(tps)
         for path in theirs:
             for test, tps in peer(path, threads, a.prompts, a.predict).items():
                 speed.setdefault(("llama.cpp", path, test), []).append(tps)
@@ -155,6 +159,9 @@ def main():
     p.add_argument("--prompts", type=numbers, default=[64, 512])
     p.add_argument("--predict", type=int, default=32)
     p.add_argument("--levels", default="best,avx2")
+    p.add_argument("--ours", action="append", metavar="WORDS",
+                   help='further words of our command line, such as "--repack fast"; '
+                   'given several times ("" is none), each is a contender')
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--peer", action="append", default=[],
                    help="FILE=PEER[,PEER...]; none: no peer; the first gives the ratio")

@@ -3,7 +3,8 @@
 #
 # Files go to $B2_BENCH_DIR (default bench/files): S needs 0.7 GB of disk, M 4, L 26.
 # Python with the packages of tests/oracle/requirements.txt: $B2_PYTHON. Keep the machine
-# quiet; B2_ROUNDS, B2_THREADS (1,2) and B2_TYPES shorten a run.
+# quiet; B2_ROUNDS, B2_THREADS (1,2) and B2_TYPES shorten a run; B2_OURS="--repack fast"
+# runs our program with these words beside the plain one.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 bonsai2=${B2_PROGRAM:-$here/../build/release/bonsai2}
@@ -29,5 +30,5 @@ for type in ${B2_TYPES:-ptq1_0 pq2_0}; do
     peers+=(--peer "$dir/$size-$type.gguf=$dir/$size-tq2_0.gguf,$dir/$size-tq1_0.gguf")
 done
 "$python" "$here/peers.py" "$out" "${files[@]}" "${peers[@]}" "${shape[@]}" \
-    --threads "${B2_THREADS:-1,2}" --rounds "${B2_ROUNDS:-3}"
+    --threads "${B2_THREADS:-1,2}" --rounds "${B2_ROUNDS:-3}" --ours="" ${B2_OURS:+--ours="$B2_OURS"}
 echo "$out"

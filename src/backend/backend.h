@@ -27,6 +27,13 @@ struct rotation {
     int64_t head, reps;
 };
 
+/* Ternary rows in an order of our own, in memory (kernel/sets.h). */
+enum repack_form {
+    REPACK_2BITS, /* of any ternary type: the fastest */
+    REPACK_TRITS, /* of base-3 types: the smallest */
+    REPACK_N_FORMS
+};
+
 /* A weight matrix of a linear layer or an embedding table: y = W x. */
 struct weight {
     const char *name; /* for messages */
@@ -37,6 +44,9 @@ struct weight {
     uint64_t row_bytes;
     const struct rotation *rot; /* NULL: not folded; of the cols, never of padding */
     float scale; /* of the whole matrix, for types with DTF_APART; else unused */
+    /* The rows repacked: products read these instead of data. NULL: they do not. */
+    const uint8_t *sets;
+    enum repack_form form;
 };
 
 /* Values of a row as it is stored: a multiple of the type's block. */
@@ -44,6 +54,16 @@ static inline int64_t weight_stored(const struct weight *w)
 {
     return w->cols + w->pad;
 }
+
+/* Can this backend use w's rows in this form, and do products have the same bits? */
+bool backend_can_repack(const struct backend *be, const struct weight *w,
+                        enum repack_form form);
+/* Bytes of all rows of w in this form, a multiple of 64. */
+uint64_t backend_repack_bytes(const struct weight *w, enum repack_form form);
+/* Writes rows [first, first + n) of w, on all threads, to where they belong among the
+ * rows that begin at sets (64-byte aligned); first is a multiple of 16. */
+void backend_repack(struct backend *be, uint8_t *sets, const struct weight *w,
+                    enum repack_form form, int64_t first, int64_t n);
 
 /* An activation that several weights may read: x [T, width], with its rotated and
  * quantised forms kept beside it, each made at most once after act_changed(). */

@@ -1,12 +1,14 @@
 /*
  * mem.c - checked allocation.
  */
+#define _DEFAULT_SOURCE /* madvise */
 #include "base/mem.h"
 
 #include "base/util.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 /* The byte count of n * size, at least 1; 0 when it overflows. */
 static size_t checked_size(size_t n, size_t size)
@@ -39,6 +41,18 @@ void *mem_aligned(size_t align, size_t n, size_t size)
     if (bytes == 0 || bytes > PTRDIFF_MAX - align)
         return NULL;
     return aligned_alloc(align, (bytes + align - 1) & ~(align - 1));
+}
+
+void *mem_huge(size_t n)
+{
+    static const size_t page = (size_t)2 << 20;
+    void *p = mem_aligned(page, n, 1);
+
+#ifdef MADV_HUGEPAGE
+    if (p) /* refused: smaller pages do */
+        (void)madvise(p, (n + page - 1) & ~(page - 1), MADV_HUGEPAGE);
+#endif
+    return p;
 }
 
 void *mem_dup(const void *p, size_t n_bytes)

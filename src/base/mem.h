@@ -19,6 +19,10 @@ void *mem_realloc(void *p, size_t n, size_t size);
 /* n * size bytes aligned to align (a power of two), not zeroed. Free with mem_free. */
 void *mem_aligned(size_t align, size_t n, size_t size);
 
+/* n bytes that are read again and again from end to end, on pages as large as the system
+ * gives, each at least 64-byte aligned, not zeroed. Free with mem_free. */
+void *mem_huge(size_t n);
+
 /* Owned copies. NULL: out of memory. */
 char *mem_strdup(const char *s);
 void *mem_dup(const void *p, size_t n_bytes);

@@ -3,6 +3,8 @@
  */
 #include "cli/cache_opts.h"
 
+#include "cli/terminal.h"
+
 #include <string.h>
 
 static const struct {
@@ -23,6 +25,22 @@ void cache_words_apply(const struct cache_words *c, struct session_params *sp)
     sp->cache = cache_word_type(c->type);
     sp->window = c->window;
     sp->sinks = c->sinks > 0 ? c->sinks : -1;
+}
+
+enum b2_status cache_words_repack(const struct cache_words *c, struct model *m,
+                                  struct backend *be, const struct session_params *sp,
+                                  bool quiet, bool plan_only, struct b2_err *err)
+{
+    struct progress progress = progress_start(
+        quiet ? NULL : stderr, terminal_stderr_is_tty(), "repack", NULL, 1);
+    struct repack_params p = {
+        .session = sp, .progress = &progress, .plan_only = plan_only};
+
+    if (c->repack && strcmp(c->repack, "same") == 0)
+        p.mode = REPACK_SAME;
+    else if (c->repack && strcmp(c->repack, "fast") == 0)
+        p.mode = REPACK_FAST;
+    return model_repack(m, be, &p, err);
 }
 
 const char *cache_type_word(enum dtype t)

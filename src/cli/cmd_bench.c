@@ -296,6 +296,9 @@ static enum b2_status measure_threads(struct bench *b, int64_t threads,
         return err_set(err, B2_ENOMEM, "cannot start %lld threads", (long long)threads);
     enum b2_status rc = backend_cpu_new(&be, &cfg, err);
     if (rc == B2_OK)
+        rc = cache_words_repack(&b->cache, b->model, be, &sp, b->common.quiet, false,
+                                err);
+    if (rc == B2_OK)
         rc = session_new(&s, b->model, be, &sp, err);
     if (rc == B2_OK)
         rc = open_group(b, be, sp, err);

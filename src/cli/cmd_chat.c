@@ -127,6 +127,9 @@ static enum b2_status prepare(struct chat_cmd *c, struct b2_err *err)
     rc = backend_cpu_new(&c->be, &cfg, err);
     cache_words_apply(&c->cache, &sp);
     if (rc == B2_OK)
+        rc = cache_words_repack(&c->cache, c->model, c->be, &sp, c->common.quiet, false,
+                                err);
+    if (rc == B2_OK)
         rc = session_new(&c->session, c->model, c->be, &sp, err);
     c->params = sampling_resolve(&c->sampling, m, true, &c->common);
     return rc;

@@ -102,6 +102,8 @@ static enum b2_status make(struct plan_cmd *c, struct b2_err *err)
     cache_words_apply(&c->cache, &sp);
     rc = backend_cpu_new(&c->be, &cfg, err);
     if (rc == B2_OK)
+        rc = cache_words_repack(&c->cache, c->model, c->be, &sp, true, true, err);
+    if (rc == B2_OK)
         rc = settle_choose(&c->params, c->model, c->be, &sp, err);
     if (rc == B2_OK)
         rc = plan_make(&c->plan, c->model, c->be, &c->params, err);
@@ -184,6 +186,9 @@ static void print_weights(const struct plan_cmd *c)
     for (int t = 0; t < N_DTYPES; t++)
         if (c->model->type_bytes[t] > 0)
             row("  ", dtype_info((enum dtype)t)->name, c->model->type_bytes[t], "");
+    if (c->model->repacked_bytes > 0)
+        row("  ", "repacked", c->model->repacked_bytes,
+            "in memory of its own; the file's pages are given back");
     if (c->model->copy_bytes > 0)
         row("  ", "copies", c->model->copy_bytes, "made when the model is opened");
 }
@@ -291,6 +296,7 @@ static cJSON *result_json(const struct plan_cmd *c)
     cJSON_AddNumberToObject(o, "table_bytes", (double)c->plan.table_bytes);
     cJSON_AddNumberToObject(o, "program_bytes", (double)c->plan.program_bytes);
     cJSON_AddNumberToObject(o, "copy_bytes", (double)c->model->copy_bytes);
+    cJSON_AddNumberToObject(o, "repacked_bytes", (double)c->model->repacked_bytes);
     cJSON_AddNumberToObject(o, "slot_bytes", (double)c->plan.slot_bytes);
     add_parts(o, c);
     if (c->available == UINT64_MAX)

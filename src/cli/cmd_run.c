@@ -176,6 +176,9 @@ static enum b2_status prepare(struct run *r, struct b2_err *err)
     sp.ctx = choose_ctx(r);
     cache_words_apply(&r->cache, &sp);
     if (rc == B2_OK)
+        rc = cache_words_repack(&r->cache, r->model, r->be, &sp, r->common.quiet, false,
+                                err);
+    if (rc == B2_OK)
         rc = session_new(&r->session, r->model, r->be, &sp, err);
     r->params = sampling_resolve(&r->sampling, modelfile_meta(r->model->mf), r->chat,
                                  &r->common);

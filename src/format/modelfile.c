@@ -263,6 +263,14 @@ void modelfile_unload(struct modelfile *mf, int64_t i)
         file_map_drop(&mf->parts[e->part].map, e->offset, bytes_in_file(e));
 }
 
+void modelfile_drop(const struct modelfile *mf, int64_t i, uint64_t offset, uint64_t n)
+{
+    const struct mf_entry *e = &mf->entry[i];
+
+    if (e->part >= 0 && e->how == MF_IN_PLACE)
+        file_map_drop(&mf->parts[e->part].map, e->offset + offset, n);
+}
+
 uint64_t modelfile_load_bytes(const struct modelfile *mf, int64_t i)
 {
     const struct mf_entry *e = &mf->entry[i];

@@ -45,6 +45,9 @@ enum b2_status modelfile_load(struct modelfile *mf, int64_t i,
 /* Gives the memory or the mapped pages of tensor i back to the system; load again
  * before the next use. */
 void modelfile_unload(struct modelfile *mf, int64_t i);
+/* Gives mapped pages of [offset, offset + n) of a tensor that is used in place back; they
+ * come again when they are read. */
+void modelfile_drop(const struct modelfile *mf, int64_t i, uint64_t offset, uint64_t n);
 /* Bytes that load would allocate for tensor i (0: used in place). */
 uint64_t modelfile_load_bytes(const struct modelfile *mf, int64_t i);
 

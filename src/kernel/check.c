@@ -27,6 +27,24 @@ void kcheck_reset(struct kcheck *t)
     t->n_buffers = 0;
 }
 
+struct kq_act kcheck_act(struct kcheck *t, int64_t rows, int64_t n, enum kq_order order)
+{
+    size_t cells = (size_t)(rows * n), groups = cells / KQ_GROUP;
+
+    return (struct kq_act){
+        kcheck_buffer(t, cells),
+        kcheck_buffer(t, (size_t)(rows * kq_p_step(order, n))),
+        kcheck_buffer(t, cells),
+        kcheck_buffer(t, (size_t)(rows * kq_ep_step(order, n)) * sizeof(int16_t)),
+        kcheck_buffer(t, (groups + (size_t)rows) * sizeof(int32_t)),
+        kcheck_buffer(t, groups * sizeof(float)),
+        kcheck_buffer(t, (size_t)rows * sizeof(float)),
+        rows,
+        n,
+        order,
+    };
+}
+
 void kcheck_fail(struct kcheck *t, const char *what, const char *fmt, ...)
 {
     char text[256];
@@ -88,8 +106,9 @@ int64_t kcheck_diff(const float *a, const float *b, int64_t n)
 
 int kcheck_run(struct kcheck *t)
 {
-    static const struct kcheck_item *const lists[] = {
-        kcheck_dot, kcheck_unpack, kcheck_float, kcheck_attn, kcheck_delta};
+    static const struct kcheck_item *const lists[] = {kcheck_dot,   kcheck_unpack,
+                                                      kcheck_float, kcheck_attn,
+                                                      kcheck_delta, kcheck_sets};
 
     for (int front = 0; front < 2; front++) {
         t->front = front;

@@ -53,12 +53,16 @@ struct kcheck_item {
 
 /* All checks, ended by a NULL name. */
 extern const struct kcheck_item kcheck_dot[], kcheck_unpack[], kcheck_float[],
-    kcheck_attn[], kcheck_delta[];
+    kcheck_attn[], kcheck_delta[], kcheck_sets[];
 
 /* n_bytes that touch an end of their area, not zeroed; kcheck_reset() takes all of them
  * back. */
 void *kcheck_buffer(struct kcheck *t, size_t n_bytes);
 void kcheck_reset(struct kcheck *t);
+
+/* Room for rows x n activations; their parts touch the ends of their areas. */
+struct kq_act kcheck_act(struct kcheck *t, int64_t rows, int64_t n,
+                         enum kq_order order);
 
 /* Counts a failure and reports it. */
 void kcheck_fail(struct kcheck *t, const char *what, const char *fmt, ...)

@@ -15,26 +15,6 @@ static const int64_t shapes[][2] = {
     {2, 2}, {2, 3}, {3, 4},   {4, 5},  {5, 7},  {7, 8},   {4, 9},
     {1, 7}, {9, 3}, {12, 13}, {17, 8}, {65, 3}, {33, 17}, {3, 67}};
 
-/* Room for rows x n activations; their parts touch the ends of their areas. */
-static struct kq_act make_act(struct kcheck *t, int64_t rows, int64_t n,
-                              enum kq_order order)
-{
-    size_t cells = (size_t)(rows * n), groups = cells / KQ_GROUP;
-
-    return (struct kq_act){
-        kcheck_buffer(t, cells),
-        kcheck_buffer(t, (size_t)(rows * kq_p_step(order, n))),
-        kcheck_buffer(t, cells),
-        kcheck_buffer(t, (size_t)(rows * kq_ep_step(order, n)) * sizeof(int16_t)),
-        kcheck_buffer(t, (groups + (size_t)rows) * sizeof(int32_t)),
-        kcheck_buffer(t, groups * sizeof(float)),
-        kcheck_buffer(t, (size_t)rows * sizeof(float)),
-        rows,
-        n,
-        order,
-    };
-}
-
 /* The part of row 0 that differs, or NULL. */
 static const char *act_diff(const struct kq_act *a, const struct kq_act *b)
 {
@@ -62,8 +42,8 @@ static void check_act_quant(struct kcheck *t)
             int64_t n = blocks * kq_order_block((enum kq_order)o);
             for (int fill = 0; fill < KC_N_FILLS; fill++) {
                 float *x = kcheck_buffer(t, (size_t)n * sizeof *x);
-                struct kq_act a = make_act(t, 1, n, (enum kq_order)o);
-                struct kq_act ref = make_act(t, 1, n, (enum kq_order)o);
+                struct kq_act a = kcheck_act(t, 1, n, (enum kq_order)o);
+                struct kq_act ref = kcheck_act(t, 1, n, (enum kq_order)o);
                 kcheck_floats(t, x, n, (enum kcheck_fill)fill);
                 t->k.act_quant(&a, 0, x);
                 t->ref.act_quant(&ref, 0, x);
@@ -114,7 +94,7 @@ static void check_act_quant_values(struct kcheck *t)
 
     for (int o = 0; o < KQ_N_ORDERS; o++) {
         float *x = kcheck_buffer(t, N * sizeof *x);
-        struct kq_act a = make_act(t, 1, N, (enum kq_order)o);
+        struct kq_act a = kcheck_act(t, 1, N, (enum kq_order)o);
         for (int fill = KC_NORMAL; fill <= KC_MIXED; fill++) {
             uint8_t seen[N] = {0};
             int32_t before = 0;
@@ -170,7 +150,7 @@ static struct qcase make_qcase(struct kcheck *t, const int64_t *shape, int64_t n
     struct qcase c = {
         {code, scale, forms[form].min ? m : NULL, shape[0], n, (int64_t)groups,
          forms[form].block, forms[form].low, forms[form].top},
-        make_act(t, shape[1], n, KQ_FLAT),
+        kcheck_act(t, shape[1], n, KQ_FLAT),
         kcheck_buffer(t, y_bytes),
         kcheck_buffer(t, y_bytes),
     };
@@ -270,7 +250,7 @@ static void check_packed_case(struct kcheck *t, enum dtype type, int64_t rows,
     float *x = kcheck_buffer(t, (size_t)n * sizeof *x);
     float *y = kcheck_buffer(t, (size_t)(rows * tokens) * sizeof *y);
     float *y_ref = kcheck_buffer(t, (size_t)(rows * tokens) * sizeof *y_ref);
-    struct kq_act a = make_act(t, tokens, n, kernel_order(type));
+    struct kq_act a = kcheck_act(t, tokens, n, kernel_order(type));
     struct kq_mat w = {code,
                        scale,
                        kernel_has_min(type) ? min : NULL,

@@ -204,6 +204,26 @@ static void init_avxvnni(struct kernels *k)
     k->packed[DT_B2_T64] = packed_b2_t64_avxvnni;
 }
 
+/* Kernels of repacked rows; none at the scalar level and on ARM. */
+static void init_sets(struct kernels *k, unsigned cpu)
+{
+    const bool vnni = (cpu & CPU_AVX512) && (cpu & CPU_AVX512VNNI);
+
+    if (cpu & CPU_AVX2) {
+        k->sets[KSET_2BITS] = sets_2bits_avx2;
+        k->sets[KSET_TRITS] = sets_trits_avx2;
+    }
+    if ((cpu & CPU_AVX2) && (cpu & CPU_AVXVNNI)) {
+        k->sets[KSET_2BITS] = sets_2bits_avxvnni;
+        k->sets[KSET_TRITS] = sets_trits_avxvnni;
+    }
+    if (vnni) {
+        k->sets[KSET_2BITS] = sets_2bits_avx512vnni;
+        k->sets[KSET_TRITS] =
+            (cpu & CPU_AVX512VBMI) ? sets_trits_avx512vbmi : sets_trits_avx512vnni;
+    }
+}
+
 static void init_avx512vnni(struct kernels *k)
 {
     k->name = "avx512vnni";
@@ -339,6 +359,7 @@ void kernels_init(struct kernels *k, unsigned cpu)
         k->packed[DT_B2_T64] = packed_b2_t64_avx512vbmi;
     }
     init_words(k, cpu);
+    init_sets(k, cpu);
     if ((cpu & CPU_AVX512) && (cpu & CPU_AVX512VNNI) && (cpu & CPU_AMX_INT8)) {
         k->name = "amx";
         k->qdot = kernel_qdot_amx;

@@ -100,6 +100,14 @@ struct kq_act {
     enum kq_order order;
 };
 
+/* Ternary rows repacked in sets (sets.h). */
+enum kset_form {
+    KSET_2BITS, /* 2 bits a weight */
+    KSET_TRITS, /* 1.6 */
+    KSET_N_FORMS
+};
+enum { KSET_ROWS = 16 };
+
 /* One token of one head of a gated delta net. */
 struct kd_step {
     const float *q, *k; /* [n_keys] */
@@ -117,6 +125,10 @@ typedef void kernel_unpack(int8_t *code, float *scale, float *min, const uint8_t
 /* y[t * y_step + r] = row r of packed weights times row t of x. */
 typedef void kernel_packed(float *y, int64_t y_step, const uint8_t *w,
                            uint64_t row_bytes, int64_t rows, const struct kq_act *x);
+
+/* The same of sets of one form that lie one after another: rows of them, with a scale for each `block` columns. */
+typedef void kernel_sets(float *y, int64_t y_step, const uint8_t *set, int64_t rows,
+                         int block, const struct kq_act *x);
 
 struct kernels {
     const char *name; /* "avx2", "scalar": the level of most rows below */
@@ -143,6 +155,9 @@ struct kernels {
      * are the way. packed_tokens: up to so many tokens it is the faster one. */
     kernel_packed *packed[N_DTYPES];
     int32_t packed_tokens[N_DTYPES];
+    /* Repacked rows, x in the order of their type. NULL: unpack and qdot are the way, and
+     * repacking is of no use at this level. */
+    kernel_sets *sets[KSET_N_FORMS];
 
     /* qdot in F32. */
     void (*fdot)(float *y, int64_t y_step, const struct kf_mat *w,

@@ -99,6 +99,15 @@ static inline void turn(uint32_t *to, const uint32_t *from, int row)
             to[4 * g + k] = from[row * k + g];
 }
 
+/* The usual size is one that the compiler knows. */
+static inline void copy_block(void *to, const void *from, int block)
+{
+    if (block == MAX_BLOCK / 2)
+        memcpy(to, from, MAX_BLOCK / 2);
+    else
+        memcpy(to, from, (size_t)block);
+}
+
 void kernel_place(enum kq_order o, int8_t *code, int64_t n)
 {
     int block = kq_order_block(o);
@@ -107,7 +116,7 @@ void kernel_place(enum kq_order o, int8_t *code, int64_t n)
     if (o == KQ_FLAT || o == KQ_BITS)
         return;
     for (int64_t i = 0; i + block <= n; i += block) {
-        memcpy(was, code + i, (size_t)block);
+        copy_block(was, code + i, block);
         memcpy(now, was, sizeof now);
         if (o == KQ_PLANES) {
             turn(now, was, 8);
@@ -120,6 +129,6 @@ void kernel_place(enum kq_order o, int8_t *code, int64_t n)
             turn(now, was, 8);
             turn(now + 40, was + 40, 4);
         }
-        memcpy(code + i, now, (size_t)block);
+        copy_block(code + i, now, block);
     }
 }

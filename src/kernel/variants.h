@@ -104,6 +104,10 @@ kernel_packed packed_i2_s_avx2, packed_b2_t64_avx2;
 kernel_packed packed_q2_0_g128_avxvnni, packed_tq2_0_avxvnni, packed_ptq1_0_avxvnni;
 kernel_packed packed_tq1_0_avxvnni, packed_i2_s_avxvnni, packed_b2_t64_avxvnni;
 
+/* x86/sets_avx2.c, x86/sets_avxvnni.c, x86/sets_avx512vnni.c, x86/sets_avx512vbmi.c */
+kernel_sets sets_2bits_avx2, sets_trits_avx2, sets_2bits_avxvnni, sets_trits_avxvnni;
+kernel_sets sets_2bits_avx512vnni, sets_trits_avx512vnni, sets_trits_avx512vbmi;
+
 /* x86/packed_k_avx2.c */
 kernel_packed packed_q4_0_avx2, packed_q4_1_avx2, packed_q5_0_avx2, packed_q5_1_avx2;
 kernel_packed packed_q2_k_avx2, packed_q3_k_avx2;

@@ -142,6 +142,7 @@ void model_close(struct model *m)
     if (!m)
         return;
     tok_free(m->tok);
+    mem_free(m->repacked);
     modelfile_close(m->mf);
     arena_free(m->arena);
     mem_free(m);

@@ -55,10 +55,13 @@ struct model {
     struct layer_weights *layers; /* [n_layers] */
     struct rotation_decl rotation;
     struct rotation_set rots;
-    uint64_t weights_bytes;        /* tensors that are used, and copies made of them */
-    uint64_t copy_bytes;           /* those copies alone */
-    uint64_t table_bytes;          /* of them: a mapped token table that is no head */
-    uint64_t type_bytes[N_DTYPES]; /* tensors by type as stored, the table left out */
+    uint8_t *repacked;       /* matrices in another order (repack.h), or NULL */
+    uint64_t repacked_bytes; /* of them; counted though not there when only planned */
+    uint64_t weights_bytes;  /* tensors that are used, and copies made of them */
+    uint64_t copy_bytes;     /* those copies alone */
+    uint64_t table_bytes;    /* of them: a mapped token table that is no head */
+    uint64_t type_bytes[N_DTYPES]; /* tensors by type as stored, without the
+                                    * table and without what is repacked */
     struct arena *arena;
     char fingerprint[65];
 };

@@ -37,6 +37,8 @@ b2_e2e(e2e_chat_real TIMEOUT 120 COMMAND Python3::Interpreter
     ${CMAKE_CURRENT_SOURCE_DIR}/golden)
 b2_e2e(cli_plan TIMEOUT 60 COMMAND Python3::Interpreter
     ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_plan.py $<TARGET_FILE:bonsai2_cli> ${B2_STORIES})
+b2_e2e(cli_repack TIMEOUT 240 COMMAND Python3::Interpreter
+    ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_repack.py $<TARGET_FILE:bonsai2_cli>)
 b2_e2e(e2e_memory_real TIMEOUT 240 COMMAND Python3::Interpreter
     ${CMAKE_CURRENT_SOURCE_DIR}/e2e/test_memory_real.py $<TARGET_FILE:bonsai2_cli>)
 b2_e2e(e2e_collapse TIMEOUT 60 COMMAND Python3::Interpreter

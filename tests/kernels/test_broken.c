@@ -332,6 +332,15 @@ static const struct {
                      {DT_Q3_K, packed_small_scales},
                      {DT_B2_C64, packed_one_scale}};
 
+/* Takes the row before for the last one of a set that is not full. */
+static void sets_last_wrong(float *y, int64_t y_step, const uint8_t *set, int64_t rows,
+                            int block, const struct kq_act *x)
+{
+    whole.sets[KSET_TRITS](y, y_step, set, rows, block, x);
+    if (rows > 8 && rows % KSET_ROWS)
+        y[rows - 1] = y[rows - 2];
+}
+
 /* A level's own products, broken where only a part of its code is to blame. */
 static void test_broken_levels_are_caught(void **state)
 {
@@ -355,6 +364,19 @@ static void test_broken_levels_are_caught(void **state)
             kt_free(&t);
         }
     }
+}
+
+static void test_broken_sets_are_caught(void **state)
+{
+    struct kcheck t = kt_make(cpu_features(), true);
+
+    (void)state;
+    whole = t.k;
+    if (whole.sets[KSET_TRITS]) {
+        t.k.sets[KSET_TRITS] = sets_last_wrong;
+        assert_int_not_equal(kcheck_run(&t), 0);
+    }
+    kt_free(&t);
 }
 
 static void test_whole_kernels_pass(void **state)
@@ -392,6 +414,7 @@ int main(void)
         cmocka_unit_test(test_whole_kernels_pass),
         cmocka_unit_test(test_broken_kernels_are_caught),
         cmocka_unit_test(test_broken_levels_are_caught),
+        cmocka_unit_test(test_broken_sets_are_caught),
         cmocka_unit_test(test_over_read_faults),
     };
 

@@ -9,19 +9,22 @@
  * as they are stored, by an activation with zeros behind its columns.
  */
 #include "backend/cpu/cpu_int.h"
+#include "kernel/sets.h"
 
 #include <assert.h>
 
 enum {
-    MAX_JOBS = 8,           /* weights in one join of threads */
-    TILE_ROWS_VEC = 32,     /* rows of a piece, one token */
-    TILE_ROWS_MAT = 64,     /* rows of a piece, many tokens */
-    VEC_BYTES = 24 * 1024,  /* unpacked rows at a time, one token: within L1 */
-    MAT_BYTES = 160 * 1024, /* the same, many tokens: within L2 */
-    ACT_BYTES = 20 * 1024,  /* activations that a tile meets at a time: within L1 */
-    QUANT_ROWS = 16,        /* rows that qdot takes together */
-    FLOAT_ROWS = 4,         /* rows that fdot takes together */
-    FLOAT_TOKENS = 6,       /* a multiple of those that fdot takes together */
+    MAX_JOBS = 8,            /* weights in one join of threads */
+    TILE_ROWS_VEC = 32,      /* rows of a piece, one token */
+    TILE_ROWS_MAT = 64,      /* rows of a piece, many tokens */
+    TILE_ROWS_SETS = 256,    /* most rows of a piece of repacked rows, one token */
+    SETS_BYTES = 192 * 1024, /* of such a piece: a stream that is worth prefetching */
+    VEC_BYTES = 24 * 1024,   /* unpacked rows at a time, one token: within L1 */
+    MAT_BYTES = 160 * 1024,  /* the same, many tokens: within L2 */
+    ACT_BYTES = 20 * 1024,   /* activations that a tile meets at a time: within L1 */
+    QUANT_ROWS = 16,         /* rows that qdot takes together */
+    FLOAT_ROWS = 4,          /* rows that fdot takes together */
+    FLOAT_TOKENS = 6,        /* a multiple of those that fdot takes together */
 };
 
 struct matmul_job {
@@ -84,6 +87,14 @@ static void quant_rows(const struct matmul_ctx *c, const struct matmul_job *j,
                        kernel_low(w->type),
                        kernel_top(w->type)};
 
+    if (w->sets) { /* pieces of rows are whole sets */
+        k->sets[w->form](j->y + begin, w->rows,
+                         w->sets + (uint64_t)(begin / KSET_ROWS) *
+                                       kset_bytes((enum kset_form)w->form,
+                                                  kernel_block(w->type), stored),
+                         end - begin, kernel_block(w->type), &j->f->q);
+        return;
+    }
     if (n == stored && T <= k->packed_tokens[w->type]) {
         k->packed[w->type](j->y + begin, w->rows,
                            w->data + (uint64_t)begin * w->row_bytes, w->row_bytes,
@@ -192,6 +203,19 @@ static bool fits(const struct backend *be, struct forms_used *u, const struct we
     return true;
 }
 
+static int64_t tile_rows(const struct weight *w, int64_t n_tokens)
+{
+    if (n_tokens > 1)
+        return TILE_ROWS_MAT;
+    if (!w->sets)
+        return TILE_ROWS_VEC;
+    int64_t bytes = (int64_t)kset_bytes((enum kset_form)w->form, kernel_block(w->type),
+                                        weight_stored(w));
+    int64_t rows = SETS_BYTES / bytes * KSET_ROWS;
+
+    return max_i64(TILE_ROWS_VEC, min_i64(rows, TILE_ROWS_SETS));
+}
+
 void backend_matmul_n(struct backend *be, float *const *y,
                       const struct weight *const *w, int n, struct act *a)
 {
@@ -207,7 +231,7 @@ void backend_matmul_n(struct backend *be, float *const *y,
             j->f = is_quantised(be, w[i]) ? cpu_act_form_q(be, a, w[i]->rot, w[i]->type)
                                           : cpu_act_form(be, a, w[i]->rot);
             j->first_tile = n_tiles;
-            j->tile_rows = a->n_tokens == 1 ? TILE_ROWS_VEC : TILE_ROWS_MAT;
+            j->tile_rows = tile_rows(w[i], a->n_tokens);
             n_tiles += (w[i]->rows + j->tile_rows - 1) / j->tile_rows;
         }
         cpu_run(be, matmul_part, &c, n_tiles, 1);

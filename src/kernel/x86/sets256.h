@@ -1,0 +1,280 @@
+/*
+ * sets256.h - repacked ternary rows times activations in 256-bit registers.
+ *
+ * The one text behind sets_avx2.c and sets_avxvnni.c. As sets512.h; a line is two
+ * registers, which share the activation's dwords.
+ */
+#ifndef KERNEL_X86_SETS256_H
+#define KERNEL_X86_SETS256_H
+
+#include "kernel/sets.h"
+#include "kernel/x86/ternary256.h"
+
+enum { PLANES = 4, HALVES = 2, MAX_TOKENS = 2 };
+/* Bytes of the stream that are asked for ahead, into L2 and into L1. */
+enum { FAR_AHEAD = 8192, NEAR_AHEAD = 2048 };
+enum { PIECE_GROUPS = 10 }; /* that meet all tokens of a tile: 2.5 KB */
+
+/* Block sums on their way to results, rows 0-7 and 8-15. */
+struct set_acc {
+    __m256 acc[HALVES];
+    __m256i sum[HALVES];
+};
+
+/* What a token brings. */
+struct set_token {
+    const int8_t *q;
+    const int16_t *e;
+    const int32_t *sum; /* before each group */
+};
+
+static ALWAYS_INLINE struct set_token set_token_at(const struct kq_act *x, int64_t t)
+{
+    return (struct set_token){x->q + t * x->n, x->e + t * x->n / 2,
+                              x->sum + t * (x->n / KQ_GROUP + 1)};
+}
+
+/* Reaching past the end of the data never faults. */
+static ALWAYS_INLINE void prefetch_far(const uint8_t *p)
+{
+    _mm_prefetch((const char *)((uintptr_t)p + FAR_AHEAD), _MM_HINT_T1);
+}
+
+static ALWAYS_INLINE void prefetch_line(const uint8_t *line)
+{
+    prefetch_far(line);
+    _mm_prefetch((const char *)((uintptr_t)line + NEAR_AHEAD), _MM_HINT_T0);
+}
+
+/* Where a set's lines begin. Lines ask for what is FAR_AHEAD of them; what is as far ahead
+ * of the scales is asked for here, at once. */
+static ALWAYS_INLINE const uint8_t *first_line(const uint8_t *set, int groups,
+                                               const struct kq_act *x)
+{
+    const int64_t scales = kset_scale_bytes(groups * KQ_GROUP, x->n);
+
+    for (int64_t i = 0; i < scales; i += KSET_LINE)
+        prefetch_far(set + i);
+    return set + scales;
+}
+
+/* Ends a block of `groups` whose last group is g. */
+static ALWAYS_INLINE void end_block(struct set_acc *a, const uint8_t *set,
+                                    const int32_t *sum, int64_t g, int groups)
+{
+    const uint8_t *scale = set + g / groups * KSET_ROWS * (int64_t)sizeof(uint16_t);
+    int32_t lows = (int32_t)((uint32_t)sum[g + 1] - (uint32_t)sum[g + 1 - groups]);
+
+    for (int h = 0; h < HALVES; h++) {
+        a->acc[h] = add_block(a->acc[h], _mm256_cvtph_ps(load128(scale + 16 * h)),
+                              a->sum[h], lows);
+        a->sum[h] = _mm256_setzero_si256();
+    }
+}
+
+/* a's sums and the chains c of group g; the block ends where it ends. */
+static ALWAYS_INLINE void add_group(struct set_acc *a, const __m256i *c,
+                                    const uint8_t *set, const struct set_token *x,
+                                    int64_t g, int groups)
+{
+    __m256i e = spread(x->e + 8 * g, 4);
+
+    for (int h = 0; h < HALVES; h++)
+        a->sum[h] = _mm256_add_epi32(a->sum[h], chain_end(c[h], e));
+    if ((g & (groups - 1)) == groups - 1)
+        end_block(a, set, x->sum, g, groups);
+}
+
+/* One line of 2-bit codes times one token's group. */
+static ALWAYS_INLINE void dot_line(__m256i *c, const uint8_t *line, const int8_t *q)
+{
+    const __m256i three = _mm256_set1_epi8(3);
+    __m256i v[HALVES] = {load256(line), load256(line + 32)};
+
+    for (int k = 0; k < PLANES; k++) {
+        __m256i x = spread(q + 4 * k, 4);
+        for (int h = 0; h < HALVES; h++) {
+            __m256i u = _mm256_and_si256(v[h], three);
+            c[h] = k ? chain(c[h], u, x) : chain_start(u, x);
+            v[h] = _mm256_srli_epi16(v[h], 2);
+        }
+    }
+}
+
+/* Groups g.. in lines of 2-bit codes, one token. */
+static ALWAYS_INLINE void one_2bits_set(struct set_acc *a, const uint8_t *set,
+                                        const uint8_t *line, const struct set_token *x,
+                                        int64_t g, int64_t end, int groups)
+{
+    for (; g < end; g++, line += KSET_LINE) {
+        __m256i c[HALVES];
+        prefetch_line(line);
+        dot_line(c, line, x->q + KQ_GROUP * g);
+        add_group(a, c, set, x, g, groups);
+    }
+}
+
+static ALWAYS_INLINE __m256i times_three(__m256i v)
+{
+    return _mm256_add_epi8(v, _mm256_add_epi8(v, v));
+}
+
+/* A unit of five groups from g on, one token. */
+static ALWAYS_INLINE void one_unit(struct set_acc *a, const uint8_t *set,
+                                   const uint8_t *line, const struct set_token *x,
+                                   int64_t g, int groups, struct thirds th)
+{
+    const int8_t *q = x->q + KQ_GROUP * g;
+    __m256i last[HALVES];
+
+    for (int l = 0; l < PLANES; l++, line += KSET_LINE) {
+        __m256i v[HALVES] = {load256(line), load256(line + 32)}, c[HALVES];
+        prefetch_line(line);
+        for (int k = 0; k < PLANES; k++) {
+            __m256i s = spread(q + KQ_GROUP * l + 4 * k, 4);
+            for (int h = 0; h < HALVES; h++) {
+                __m256i u = top_digits(v[h], th);
+                c[h] = k ? chain(c[h], u, s) : chain_start(u, s);
+                v[h] = times_three(v[h]);
+            }
+        }
+        __m256i s = spread(q + KQ_GROUP * 4 + 4 * l, 4);
+        for (int h = 0; h < HALVES; h++) {
+            __m256i u = top_digits(v[h], th);
+            last[h] = l ? chain(last[h], u, s) : chain_start(u, s);
+        }
+        add_group(a, c, set, x, g + l, groups);
+    }
+    add_group(a, last, set, x, g + 4, groups);
+}
+
+static ALWAYS_INLINE struct set_acc set_acc_zero(void)
+{
+    return (struct set_acc){{_mm256_setzero_ps(), _mm256_setzero_ps()},
+                            {_mm256_setzero_si256(), _mm256_setzero_si256()}};
+}
+
+static ALWAYS_INLINE void store_set(float *y, const struct set_acc *a, float d,
+                                    int64_t n_rows)
+{
+    store_rows(y, a->acc[0], d, n_rows);
+    if (n_rows > ROWS)
+        store_rows(y + ROWS, a->acc[1], d, n_rows - ROWS);
+}
+
+static ALWAYS_INLINE void one_set(float *y, const uint8_t *set, int64_t n_rows,
+                                  int groups, const struct kq_act *x,
+                                  enum kset_form form)
+{
+    const struct thirds th = thirds_make();
+    const int64_t n_groups = x->n / KQ_GROUP;
+    const struct set_token tok = set_token_at(x, 0);
+    const uint8_t *line = first_line(set, groups, x);
+    struct set_acc a = set_acc_zero();
+    int64_t g = 0;
+
+    if (form == KSET_TRITS)
+        for (; g + KSET_UNIT <= n_groups; g += KSET_UNIT) {
+            one_unit(&a, set, line, &tok, g, groups, th);
+            line += (ptrdiff_t)PLANES * KSET_LINE;
+        }
+    one_2bits_set(&a, set, line, &tok, g, n_groups, groups);
+    store_set(y, &a, x->d[0], n_rows);
+}
+
+/* The codes of n groups, plane k of half h of group i at u[8 i + 2 k + h], times n_t tokens
+ * from t on. */
+static ALWAYS_INLINE void meet_groups(struct set_acc *to, const __m256i *u,
+                                      const uint8_t *set, const struct kq_act *x,
+                                      int64_t t, int64_t g, int n, int groups, int n_t)
+{
+    struct set_token tok[MAX_TOKENS];
+
+    for (int j = 0; j < n_t; j++)
+        tok[j] = set_token_at(x, t + j);
+    for (int i = 0; i < n; i++, g++) {
+        __m256i c[MAX_TOKENS][HALVES];
+        for (int k = 0; k < PLANES; k++)
+            for (int j = 0; j < n_t; j++) {
+                __m256i s = spread(tok[j].q + KQ_GROUP * g + 4 * k, 4);
+                for (int h = 0; h < HALVES; h++) {
+                    __m256i v = u[8 * i + 2 * k + h];
+                    c[j][h] = k ? chain(c[j][h], v, s) : chain_start(v, s);
+                }
+            }
+        for (int j = 0; j < n_t; j++)
+            add_group(&to[j], c[j], set, &tok[j], g, groups);
+    }
+}
+
+/* Codes of the groups from g on, at most PIECE_GROUPS of them; returns how many. */
+static ALWAYS_INLINE int take_piece(__m256i *u, const uint8_t **line, int64_t g,
+                                    int64_t n_groups, enum kset_form form,
+                                    struct thirds th)
+{
+    const __m256i three = _mm256_set1_epi8(3);
+    int n = 0;
+
+    while (n < PIECE_GROUPS && g + n < n_groups) {
+        bool unit = form == KSET_TRITS && g + n < n_groups / KSET_UNIT * KSET_UNIT;
+        for (int l = 0; l < (unit ? PLANES : 1); l++, *line += KSET_LINE) {
+            prefetch_line(*line);
+            for (int h = 0; h < HALVES; h++) {
+                __m256i v = load256(*line + 32 * h), *to = u + 8 * (n + l) + h;
+                for (int k = 0; k < PLANES; k++) {
+                    to[2 * k] = unit ? top_digits(v, th) : _mm256_and_si256(v, three);
+                    v = unit ? times_three(v) : _mm256_srli_epi16(v, 2);
+                }
+                if (unit)
+                    u[8 * (n + 4) + 2 * l + h] = top_digits(v, th);
+            }
+        }
+        n += unit ? KSET_UNIT : 1;
+    }
+    return n;
+}
+
+static ALWAYS_INLINE void many_set(float *y, int64_t y_step, const uint8_t *set,
+                                   int64_t n_rows, int groups, const struct kq_act *x,
+                                   int64_t t, int64_t n_t, enum kset_form form)
+{
+    const struct thirds th = thirds_make();
+    const int64_t n_groups = x->n / KQ_GROUP;
+    const uint8_t *line = first_line(set, groups, x);
+    struct set_acc a[TILE];
+    __m256i u[PIECE_GROUPS * PLANES * HALVES];
+
+    for (int64_t j = 0; j < n_t; j++)
+        a[j] = set_acc_zero();
+    for (int64_t g = 0; g < n_groups;) {
+        int n = take_piece(u, &line, g, n_groups, form, th);
+        int64_t j = 0;
+        for (; j + MAX_TOKENS <= n_t; j += MAX_TOKENS)
+            meet_groups(a + j, u, set, x, t + j, g, n, groups, MAX_TOKENS);
+        for (; j < n_t; j++)
+            meet_groups(a + j, u, set, x, t + j, g, n, groups, 1);
+        g += n;
+    }
+    for (int64_t j = 0; j < n_t; j++)
+        store_set(y + j * y_step, &a[j], x->d[t + j], n_rows);
+}
+
+static ALWAYS_INLINE void all_sets(float *y, int64_t y_step, const uint8_t *set,
+                                   int64_t rows, int block, const struct kq_act *x,
+                                   enum kset_form form)
+{
+    const uint64_t bytes = kset_bytes(form, block, x->n);
+    const int groups = block / KQ_GROUP;
+
+    for (int64_t r = 0; r < rows; r += KSET_ROWS, set += bytes) {
+        if (x->rows == 1) {
+            one_set(y + r, set, rows - r, groups, x, form);
+            continue;
+        }
+        for (int64_t t = 0; t < x->rows; t += TILE)
+            many_set(y + t * y_step + r, y_step, set, rows - r, groups, x, t,
+                     min_i64(x->rows - t, TILE), form);
+    }
+}
+
+#endif
