@@ -12,8 +12,8 @@ struct two_bits {
 
 enum { NO_SCALE = -1 }; /* one for the whole matrix, which the caller knows */
 
-static const struct two_bits FORM_Q2_0_G128 = {34, 2, 0, 1},
-                             FORM_TQ2_0 = {66, 0, 64, 2},
+static const struct two_bits FORM_Q2_0_G128 = {34, 2, 0, 1, false},
+                             FORM_TQ2_0 = {66, 0, 64, 2, false},
                              FORM_I2_S = {32, 0, NO_SCALE, 1, true};
 
 static ALWAYS_INLINE __m512 scales_2bits(const struct pair_rows *s,
@@ -32,7 +32,7 @@ static ALWAYS_INLINE void one_2bits(float *y, const struct pair_rows *s,
     __m512 acc = _mm512_setzero_ps();
 
     for (int64_t b = 0; b < x->n / (128 * w->units); b++) {
-        __m512i sum[PAIRS / 2];
+        __m512i sum[PAIRS / 2] = {0}; /* gcc 12 does not see that h begins at 0 */
         prefetch_next(s, w->bytes * b, w->bytes);
         for (int h = 0; h < w->units; h++, p += 128, ep += 16) {
             __m512i e = word_factors(ep, 32), q[4];

@@ -8,7 +8,7 @@
 void packed_q2_0_g128_avxvnni(float *y, int64_t y_step, const uint8_t *w,
                               uint64_t row_bytes, int64_t rows, const struct kq_act *x)
 {
-    static const struct two_bits f = {34, 2, 0, 1};
+    static const struct two_bits f = {34, 2, 0, 1, false};
 
     packed_2bits(y, y_step, w, row_bytes, rows, x, &f);
 }
@@ -16,7 +16,7 @@ void packed_q2_0_g128_avxvnni(float *y, int64_t y_step, const uint8_t *w,
 void packed_tq2_0_avxvnni(float *y, int64_t y_step, const uint8_t *w,
                           uint64_t row_bytes, int64_t rows, const struct kq_act *x)
 {
-    static const struct two_bits f = {66, 0, 64, 2};
+    static const struct two_bits f = {66, 0, 64, 2, false};
 
     packed_2bits(y, y_step, w, row_bytes, rows, x, &f);
 }
