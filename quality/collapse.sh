@@ -30,8 +30,9 @@ cd "$here/collapse"
     echo "# quality/collapse.sh $(basename "$model") ${words[*]}: rows of the head that changed places"
     "$bonsai2" eval retention --baseline "$work/whole.gguf" -m "$work/confused.gguf" \
         --tasks capitals.csv,continents.csv,languages.csv,opposites.csv,past.csv,plurals.csv \
-        --shots 4 --max-tokens 6 --scores "$work/scores" --anew --report "$work/collapse.html" --force --quiet
-} | sed "s|$work/||" >"$here/collapse.txt"
+        --shots 4 --max-tokens 6 --scores "$work/scores-$(IFS=-; echo "${ids[*]}")" --report "$work/collapse.html" --force --quiet
+} | sed "s|$work/||" >"$work/collapse.txt"
+mv "$work/collapse.txt" "$here/collapse.txt"
 cat "$here/collapse.txt"
 grep -q '^worst  *capitals:' "$here/collapse.txt"
 grep -q '^WARNING: The mean of .* hides a collapse: on capitals' "$here/collapse.txt"

@@ -155,6 +155,27 @@ static void print_task(const struct retention_task *t, int width)
                (long long)t->n_needed);
 }
 
+/* An interval of no width claims more than a few items can tell. */
+static void note_unchanged(const struct retention *r)
+{
+    struct str names = {0};
+    int64_t fewest = RETENTION_MIN_NEEDED;
+
+    for (int i = 0; i < r->n; i++) {
+        const struct retention_task *t = &r->task[i];
+        if (t->at_chance || t->n_up + t->n_down > 0 || t->n >= RETENTION_MIN_NEEDED)
+            continue;
+        str_printf(&names, "%s%s", names.len ? ", " : "", t->name);
+        fewest = min_i64(fewest, t->n);
+    }
+    if (names.len)
+        printf("\nnote: no answer changed on %s; but %.1f %% of all answers may change "
+               "unseen by %lld items (95 %%)\n",
+               names.data, 100.0 * (1.0 - pow(0.05, 1.0 / (double)fewest)),
+               (long long)fewest);
+    str_free(&names);
+}
+
 static void print_notes(const struct retention *r)
 {
     struct str words = {0};
@@ -169,11 +190,6 @@ static void print_notes(const struct retention *r)
             printf("\nWARNING: %s: the two models were not asked the same prompts "
                    "(other settings, or another chat template)\n",
                    t->name);
-        if (t->n_up + t->n_down == 0 && !t->at_chance && t->n < RETENTION_MIN_NEEDED)
-            printf(
-                "\nnote: %s: no answer changed, but of so few items %.1f %% may change "
-                "unseen (95 %%)\n",
-                t->name, 100.0 * (1.0 - pow(0.05, 1.0 / (double)t->n)));
         if (t->n_unpaired > 0)
             printf("\nnote: %s: %lld items were answered by one model only and are "
                    "left out\n",
@@ -206,6 +222,7 @@ static void print(const struct ret *q, const struct retention *r,
     else
         puts("mean       none: the baseline is no better than a guess on every task");
     print_notes(r);
+    note_unchanged(r);
     puts("");
 }
 
