@@ -505,7 +505,7 @@ int cmd_bench(int argc, char **argv)
     *b = (struct bench){.prefill_words = "64,512",
                         .depth_words = "0",
                         .group_words = "1",
-                        .cache = {"f16", 0, CACHE_SINKS},
+                        .cache = {.type = "f16", .sinks = CACHE_SINKS},
                         .n_decode = 128,
                         .batch = 512,
                         .runs = 3};

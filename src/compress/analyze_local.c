@@ -280,9 +280,9 @@ static enum b2_status round_input(struct local *l, int64_t layer, enum stream_in
                                   struct b2_err *err)
 {
     struct analyze *a = l->a;
-    const int64_t d = width_of(a->m, layer, in);
+    const int64_t d = width_of(a->m, layer, (int)in);
     struct metric metric = {0};
-    float *h = mem_calloc((size_t)(d * d), sizeof *h);
+    float *h = mem_calloc((size_t)d * (size_t)d, sizeof *h);
     enum b2_status rc = h ? B2_OK : err_set(err, B2_ENOMEM, "out of memory");
 
     if (!rc)
