@@ -29,7 +29,7 @@ struct int_list {
 };
 
 struct row {
-    char test[48];
+    char test[80];
     int64_t threads, n;
     struct speed_result speed;
     double share; /* of the memory's speed with as many threads */
