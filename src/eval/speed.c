@@ -152,13 +152,16 @@ enum b2_status speed_together(struct speed_result *out, struct session *const *s
     float *logits = mem_aligned(64, (size_t)(n * m->hp.vocab), sizeof *logits);
     struct rng rng = rng_make(t->seed);
     double tps[SPEED_MAX_RUNS], seconds = 0;
-    enum b2_status rc =
-        ids && logits ? B2_OK : err_set(err, B2_ENOMEM, "out of memory");
+    enum b2_status rc;
 
-    for (int64_t i = 0; i < n_ids && rc == B2_OK; i++)
+    if (!ids || !logits) {
+        mem_free(logits);
+        mem_free(ids);
+        return err_set(err, B2_ENOMEM, "out of memory");
+    }
+    for (int64_t i = 0; i < n_ids; i++)
         ids[i] = (int32_t)rng_below(&rng, (uint64_t)m->hp.vocab);
-    if (rc == B2_OK)
-        rc = run_together(&seconds, s, n, t, 1, ids, logits, err);
+    rc = run_together(&seconds, s, n, t, 1, ids, logits, err);
     for (int i = 0; i < t->runs && rc == B2_OK; i++) {
         rc = run_together(&seconds, s, n, t, t->n, ids, logits, err);
         tps[i] = seconds > 0 ? (double)(n * t->n) / seconds : 0.0;

@@ -269,13 +269,15 @@ static enum b2_status read_shape(struct hparams *hp, const struct source *s,
         if (rc)
             return rc;
     }
-    for (int64_t i = 0; i < hp->n_layers; i++)
-        if (hparams_heads(hp, i) % hparams_kv_heads(hp, i) != 0)
+    for (int64_t i = 0; i < hp->n_layers; i++) {
+        const int64_t heads = hparams_heads(hp, i), kv = hparams_kv_heads(hp, i);
+        if (kv < 1 || heads % kv != 0)
             return err_set(err, B2_EFORMAT,
                            "%s.attention.head_count %lld is not a multiple of "
                            "head_count_kv %lld (layer %lld)",
-                           s->arch->name, (long long)hparams_heads(hp, i),
-                           (long long)hparams_kv_heads(hp, i), (long long)i);
+                           s->arch->name, (long long)heads, (long long)kv,
+                           (long long)i);
+    }
     return read_head_size(hp, s, err);
 }
 

@@ -66,7 +66,7 @@ struct key_case {
 };
 
 static const struct key_case key_cases[] = {
-    {"general.architecture", 0, "mamba", B2_EUNSUP, "known: llama, qwen2"},
+    {"general.architecture", 0, "mamba", B2_EUNSUP, "known: llama, deci, qwen2"},
     {"llama.attention.sliding_window", 128, NULL, B2_OK, NULL},
     {"llama.attention.key_length", 16, NULL, B2_OK, NULL},
     {"llama.attention.value_length", 16, NULL, B2_EUNSUP, "value_length"},
@@ -142,10 +142,10 @@ static void test_missing_keys(void **state)
     }
 }
 
-/* One value per layer is fine when all are equal. */
+/* One value per layer: kept apart where they differ. */
 static void test_per_layer(void **state)
 {
-    int32_t same[] = {2, 2, 2}, other[] = {2, 4, 2};
+    int32_t same[] = {2, 2, 2}, other[] = {2, 4, 2}, odd[] = {2, 3, 2};
     struct meta *m = base_keys();
     struct hparams hp;
     struct b2_err err = {0};
@@ -155,10 +155,17 @@ static void test_per_layer(void **state)
         meta_set_arr(m, "llama.attention.head_count_kv", MT_I32, same, 3, NULL), B2_OK);
     assert_int_equal(hparams_read(&hp, m, &err), B2_OK);
     assert_int_equal(hp.n_kv_heads, 2);
+    assert_null(hp.kv_heads_of);
     assert_int_equal(
         meta_set_arr(m, "llama.attention.head_count_kv", MT_I32, other, 3, NULL),
         B2_OK);
-    assert_int_equal(hparams_read(&hp, m, &err), B2_EUNSUP);
+    assert_int_equal(hparams_read(&hp, m, &err), B2_OK);
+    assert_int_equal(hp.n_kv_heads, 4);
+    assert_int_equal(hparams_kv_heads(&hp, 0), 2);
+    assert_int_equal(hparams_kv_heads(&hp, 1), 4);
+    assert_int_equal(
+        meta_set_arr(m, "llama.attention.head_count_kv", MT_I32, odd, 3, NULL), B2_OK);
+    assert_int_equal(hparams_read(&hp, m, &err), B2_EFORMAT);
     assert_non_null(strstr(err.msg, "layer 1"));
     meta_free(m);
 }

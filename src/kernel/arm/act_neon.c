@@ -95,7 +95,7 @@ static void quantise_placed(const struct kq_act *a, int64_t t, const float *x,
 {
     const int64_t unit = act_unit(a->order);
     float placed[ACT_UNIT];
-    int16_t e[ACT_UNIT / KQ_GROUP];
+    int16_t e[ACT_UNIT / KQ_GROUP] = {0};
     uint8_t quad[ACT_QUADS];
 
     act_unit_quads(quad, a->order);
