@@ -106,6 +106,9 @@ static int analyze(struct analyze_cmd *c, const char *source)
     if (!rc && c->svg)
         rc = write_svg(c, &s, &err);
     int code = rc ? cli_report_error(&err) : print_result(c, &s);
+    c->p.calib = NULL; /* these end here */
+    c->p.pool = NULL;
+    c->p.log = NULL;
     sens_free(&s);
     pool_free(pool);
     return code;

@@ -86,6 +86,9 @@ static int prune(struct prune_cmd *c, const char *source)
         rc = prune_run(&report, &c->p, &err);
     cli_on_interrupt(NULL, NULL);
     int code = rc ? cli_report_error(&err) : print_report(c, &report);
+    c->p.calib = NULL; /* these end here */
+    c->p.pool = NULL;
+    c->p.log = NULL;
     prune_report_free(&report);
     pool_free(pool);
     return code;

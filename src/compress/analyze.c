@@ -146,8 +146,8 @@ static enum b2_status check_memory(const struct analyze *a, struct b2_err *err)
         err, B2_ENOMEM,
         "the analysis with %lld tokens needs about %llu MB, the limit is %llu "
         "MB: a smaller --calib-tokens, or --quick, needs less",
-        (long long)(a->n_calib * a->calib.ctx), (unsigned long long)(need >> 20),
-        (unsigned long long)(a->p->mem_limit >> 20));
+        (long long)a->n_calib * (long long)a->calib.ctx,
+        (unsigned long long)(need >> 20), (unsigned long long)(a->p->mem_limit >> 20));
 }
 
 /* What the pieces depend on. */

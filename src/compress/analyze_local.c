@@ -233,8 +233,10 @@ static enum b2_status round_plain(struct local *l, int64_t layer, enum stream_pa
     const struct fit_how how = {.rule = TERNARISE_LS};
     float *row = mem_calloc((size_t)w->cols, sizeof *row);
     struct fit_stat stat;
-    enum b2_status rc = row ? B2_OK : err_set(err, B2_ENOMEM, "out of memory");
+    enum b2_status rc = B2_OK;
 
+    if (!row)
+        return err_set(err, B2_ENOMEM, "out of memory");
     for (int64_t r = 0; r < w->rows && !rc; r++) {
         uint8_t *bytes = l->bytes[part] + (uint64_t)r * row_bytes;
         float *value = a->student.w[part] + r * w->cols;
@@ -283,10 +285,11 @@ static enum b2_status round_input(struct local *l, int64_t layer, enum stream_in
     const int64_t d = width_of(a->m, layer, (int)in);
     struct metric metric = {0};
     float *h = mem_calloc((size_t)d * (size_t)d, sizeof *h);
-    enum b2_status rc = h ? B2_OK : err_set(err, B2_ENOMEM, "out of memory");
+    enum b2_status rc = B2_OK;
 
-    if (!rc)
-        mean_metric(h, &l->sums[in]);
+    if (!h)
+        return err_set(err, B2_ENOMEM, "out of memory");
+    mean_metric(h, &l->sums[in]);
     for (int part = 0; part < N_PARTS && !rc; part++) {
         const struct weight *w = walk_weight(a->m, layer, (enum stream_part)part);
         if (stream_input_of((enum stream_part)part) != in)
@@ -443,7 +446,7 @@ static enum b2_status make_local(struct local *l, struct b2_err *err)
     if (!have)
         return err_set(err, B2_ENOMEM,
                        "out of memory for %lld calibration tokens; fewer need less",
-                       (long long)(a->n_calib * ctx));
+                       (long long)a->n_calib * (long long)ctx);
     walk_embed(a->walk, l->x, a->calib.ids, a->n_calib, ctx);
     return B2_OK;
 }

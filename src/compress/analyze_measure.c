@@ -342,10 +342,10 @@ static enum b2_status measure_one(struct measuring *k, int64_t layer, bool have,
     struct analyze *a = k->a;
     struct analyze_measured found;
     double *head = mem_calloc((size_t)a->m->hp.n_heads, sizeof *head);
-    enum b2_status rc = head ? B2_OK : err_set(err, B2_ENOMEM, "out of memory");
 
-    if (!rc)
-        rc = both_weights(a, layer, err);
+    if (!head)
+        return err_set(err, B2_ENOMEM, "out of memory");
+    enum b2_status rc = both_weights(a, layer, err);
     if (!rc && !have)
         rc = measure_layer(k, layer, &found, head, err);
     if (!rc && !have)

@@ -104,11 +104,11 @@ static enum b2_status try_candidate(struct trial *t, struct tried *tr, int cand,
     int64_t n = min_i64(rows, SAMPLE_ROWS);
     float *sample = mem_calloc((size_t)(n * d), sizeof *sample);
     struct compensate_out out = {.bytes = mem_calloc((size_t)cd->n_bytes, 1)};
-    enum b2_status rc = B2_OK;
+    enum b2_status rc = B2_ENOMEM;
 
-    if (!sample || !out.bytes)
-        rc = err_set(err, B2_ENOMEM, "out of memory");
-    if (!rc) {
+    if (!sample || !out.bytes) {
+        (void)err_set(err, B2_ENOMEM, "out of memory");
+    } else {
         take_sample(sample, w, rows, d);
         rc = compensate(t, &out, cd, m, sample, n, err);
     }

@@ -94,8 +94,8 @@ static enum b2_status check_memory(const struct prune *k, struct b2_err *err)
         err, B2_ENOMEM,
         "pruning with %lld tokens needs about %llu MB, the limit is %llu MB: "
         "a smaller --calib-tokens needs less",
-        (long long)(k->calib.n_seqs * k->calib.ctx), (unsigned long long)(need >> 20),
-        (unsigned long long)(k->p->mem_limit >> 20));
+        (long long)k->calib.n_seqs * (long long)k->calib.ctx,
+        (unsigned long long)(need >> 20), (unsigned long long)(k->p->mem_limit >> 20));
 }
 
 static enum b2_status make_streams(struct prune *k, struct b2_err *err)
@@ -113,7 +113,7 @@ static enum b2_status make_streams(struct prune *k, struct b2_err *err)
     k->x[1] = mem_calloc(n, sizeof(float));
     if (!k->x[0] || !k->x[1])
         return err_set(err, B2_ENOMEM, "out of memory for %lld calibration tokens",
-                       (long long)(k->calib.n_seqs * k->calib.ctx));
+                       (long long)k->calib.n_seqs * (long long)k->calib.ctx);
     return probe_new(&k->probe, k->m, k->blas, k->p->pool, k->calib.ctx,
                      min_i64(PROBE_TOKENS, max_i64(1, k->calib.ctx / 2)), 1, err);
 }

@@ -91,7 +91,7 @@ static enum b2_status collect(struct cutting *c, struct metric_sums *sums,
     mem_free(tap[1]);
     return have ? B2_OK
                 : err_set(err, B2_ENOMEM, "out of memory for %lld calibration tokens",
-                          (long long)(k->n_calib * ctx));
+                          (long long)k->n_calib * (long long)ctx);
 }
 
 /* Both streams past a block. */
@@ -181,9 +181,10 @@ static enum b2_status pick_units(struct cutting *c, const struct metric_sums *su
     uint8_t *gone = mem_calloc((size_t)n, 1);
     float *cost = mem_calloc((size_t)n, sizeof *cost);
     float *known = mem_calloc((size_t)n, sizeof *known);
-    enum b2_status rc =
-        gone && cost && known ? B2_OK : err_set(err, B2_ENOMEM, "out of memory");
+    enum b2_status rc = gone && cost && known ? B2_OK : B2_ENOMEM;
 
+    if (rc)
+        (void)err_set(err, B2_ENOMEM, "out of memory");
     for (int64_t h = 0; h < heads && !rc; h++)
         gone[h / per] = (h % per ? gone[h / per] : 1) & c->head[h];
     if (!rc && sums) {
@@ -244,8 +245,10 @@ static enum b2_status keep_columns(struct cutting *c, struct str *bytes,
     uint8_t *enc = mem_calloc(row_bytes, 1);
     const struct fit_how how = {.rule = TERNARISE_LS};
     struct fit_stat stat;
-    enum b2_status rc = row && enc ? B2_OK : err_set(err, B2_ENOMEM, "out of memory");
+    enum b2_status rc = row && enc ? B2_OK : B2_ENOMEM;
 
+    if (rc)
+        (void)err_set(err, B2_ENOMEM, "out of memory");
     for (int64_t r = 0; r < w->rows && !rc; r++) {
         float *to = k->student.w[part] + r * w->cols;
         int64_t n = 0;
@@ -403,8 +406,10 @@ static enum b2_status take_weights(struct cutting *c, struct b2_err *err)
         const uint8_t *mask = ffn ? piece.ffn : piece.head;
         const uint8_t *bytes = ffn ? piece.down : piece.o;
         float *row = mem_calloc((size_t)width, sizeof *row);
-        if (!row)
-            rc = err_set(err, B2_ENOMEM, "out of memory");
+        if (!row) {
+            (void)err_set(err, B2_ENOMEM, "out of memory");
+            rc = B2_ENOMEM;
+        }
         for (int64_t r = 0; r < w->rows && !rc && width < w->cols; r++) {
             quant_decode_row(t, row,
                              bytes + (uint64_t)(r * (width / info->block)) *

@@ -171,10 +171,11 @@ static enum b2_status set_shapes(struct writing *w, struct b2_err *err)
     const size_t n = (size_t)hp->n_layers;
     int32_t *f = mem_calloc(n, sizeof *f), *heads = mem_calloc(n, sizeof *heads);
     int32_t *kv = mem_calloc(n, sizeof *kv), layers = (int32_t)w->n_left;
-    enum b2_status rc =
-        f && heads && kv ? B2_OK : err_set(err, B2_ENOMEM, "out of memory");
+    enum b2_status rc = f && heads && kv ? B2_OK : B2_ENOMEM;
     bool heads_change = false;
 
+    if (rc)
+        (void)err_set(err, B2_ENOMEM, "out of memory");
     for (int64_t i = 0, at = 0; i < hp->n_layers && !rc; i++) {
         if (w->number[i] < 0)
             continue;
@@ -342,7 +343,7 @@ static enum b2_status open_layers(struct writing *w, struct b2_err *err)
         rc = prune_piece_open(&w->piece[i], &w->map[i], k, w->round, i, err);
         w->kv[i] = mem_calloc((size_t)kv, 1);
         if (!rc && !w->kv[i])
-            rc = err_set(err, B2_ENOMEM, "out of memory");
+            return err_set(err, B2_ENOMEM, "out of memory");
         for (int64_t g = 0; g < kv && !rc; g++)
             w->kv[i][g] = units_left(w->piece[i].head + g * per, per) == 0;
     }

@@ -198,11 +198,12 @@ static enum b2_status influences(struct prune *k, double *out, struct b2_err *er
 {
     const int64_t n = k->n_calib * k->calib.ctx, d = k->m->hp.d;
     float *before = mem_calloc((size_t)(n * d), sizeof *before);
-    enum b2_status rc = before ? B2_OK : err_set(err, B2_ENOMEM, "out of memory");
+    enum b2_status rc = B2_OK;
     float *x = k->x[PRUNE_TEACHER];
 
-    if (!rc)
-        walk_embed(k->walk, x, k->calib.ids, k->n_calib, k->calib.ctx);
+    if (!before)
+        return err_set(err, B2_ENOMEM, "out of memory");
+    walk_embed(k->walk, x, k->calib.ids, k->n_calib, k->calib.ctx);
     for (int64_t i = 0; i < k->m->hp.n_layers && !rc; i++) {
         const struct walk_pass pass = {.layer = i,
                                        .weights = &k->teacher,
@@ -225,14 +226,16 @@ static enum b2_status choose_layers(struct prune *k, struct b2_err *err)
 {
     const int64_t n = k->m->hp.n_layers;
     double *cost = mem_calloc((size_t)n, sizeof *cost);
-    enum b2_status rc = cost ? B2_OK : err_set(err, B2_ENOMEM, "out of memory");
+    enum b2_status rc = B2_OK;
     bool known = k->sens.n_layers > 0;
 
-    for (int64_t i = 0; i < k->sens.n_layers && cost; i++) {
+    if (!cost)
+        return err_set(err, B2_ENOMEM, "out of memory");
+    for (int64_t i = 0; i < k->sens.n_layers; i++) {
         cost[i] = k->sens.layer[i].skip;
         known = known && isfinite(cost[i]);
     }
-    if (!rc && !known && k->calib.n_seqs == 0)
+    if (!known && k->calib.n_seqs == 0)
         rc = err_set(err, B2_EARG,
                      "--layers needs --sensitivity FILE or --calib FILE to choose by");
     if (!rc && !known)
@@ -290,7 +293,7 @@ enum b2_status prune_make_plan(struct prune *k, struct b2_err *err)
 
     k->plan = mem_calloc((size_t)n, sizeof *k->plan);
     if (!rc && !k->plan)
-        rc = err_set(err, B2_ENOMEM, "out of memory");
+        return err_set(err, B2_ENOMEM, "out of memory");
     for (int64_t i = 0; i < n && !rc; i++)
         plan_layer(k, i);
     if (!rc && k->p->layers > 0)

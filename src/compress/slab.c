@@ -53,13 +53,13 @@ static enum b2_status through_copies(struct compensate_out *out,
     int64_t n = slab_width(s, j->i), from = s->from[j->i], rows = j->rows;
     int64_t bytes = n / info->block * info->bytes;
     float *w = mem_calloc((size_t)(rows * n), sizeof *w);
-    enum b2_status rc = B2_OK;
+    enum b2_status rc = B2_ENOMEM;
 
     part->bytes = mem_calloc((size_t)rows, (size_t)bytes);
     part->values = out->values ? mem_calloc((size_t)(rows * n), sizeof *w) : NULL;
     bool have = w && part->bytes && (!out->values || part->values);
     if (!have)
-        rc = err_set(err, B2_ENOMEM, "out of memory");
+        (void)err_set(err, B2_ENOMEM, "out of memory");
     for (int64_t r = 0; have && r < rows; r++)
         memcpy(w + r * n, j->w + r * s->d + from, (size_t)n * sizeof *w);
     if (have)

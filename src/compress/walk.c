@@ -132,8 +132,10 @@ enum b2_status walk_new(struct walk **out, const struct walk_params *p,
     w->p = *p;
     w->n_workers = p->pool ? pool_threads(p->pool) : 1;
     w->worker = mem_calloc((size_t)w->n_workers, sizeof *w->worker);
-    if (!w->worker)
-        rc = err_set(err, B2_ENOMEM, "out of memory");
+    if (!w->worker) {
+        mem_free(w);
+        return err_set(err, B2_ENOMEM, "out of memory");
+    }
     for (int i = 0; i < w->n_workers && !rc; i++) {
         rc = backend_cpu_new(&w->worker[i].be, &cfg, err);
         if (!rc)
