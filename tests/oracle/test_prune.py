@@ -4,16 +4,14 @@ different sizes (`deci`), with the logits that we compute.
 The model is stories260K, which is pruned in a second.
 """
 import os
-import subprocess
-import sys
 
 import common
 from llama import opened
 
 os.makedirs(common.WORK, exist_ok=True)
-stories = os.environ["B2_STORIES"]
+source = os.environ["B2_STORIES"]
 stem = os.path.join(common.WORK, "prune-%d" % os.getpid())
-source, out, text = stem + ".gguf", stem + "-out.gguf", stem + ".txt"
+out, text = stem + ".gguf", stem + ".txt"
 check = common.Checks()
 CASES = {
     "even": ["--ffn", "0.2", "--kv", "0.25", "--heads", "0.5"],
@@ -22,10 +20,6 @@ CASES = {
                "blk.3.attn_q=0.5"],
 }
 try:
-    subprocess.run([sys.executable, os.path.join(common.ROOT, "tools", "llama2c_to_gguf.py"),
-                    os.path.join(stories, "stories260K.bin"),
-                    os.path.join(stories, "tok512.bin"), source], check=True,
-                   stdout=subprocess.DEVNULL)
     with open(common.TEXT, encoding="utf-8") as f, open(text, "w", encoding="utf-8") as g:
         g.write(f.read(60000))
     for name, options in CASES.items():
@@ -40,7 +34,7 @@ try:
         kl, same = common.mean_kl(want, common.our_logits(out, [ids], exact=True)[0])
         check.less("%s: mean KL (same top token %.2f)" % (name, same), kl, 1e-4)
 finally:
-    for path in source, out, text:
+    for path in out, text:
         if os.path.exists(path):
             os.remove(path)
 check.done()
