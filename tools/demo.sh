@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# demo.sh MODEL - inspect, compress, distil, measure, talk: what each bit of a real model is worth.
+# demo.sh MODEL - inspect, compress, measure, talk: what each bit of a real model is worth.
 #
 # Called by ./run demo, which has built build/release/bonsai2 and fetched MODEL. Writes a
 # ladder of smaller files to build/demo/ and keeps them: a file that the same program made
@@ -17,26 +17,25 @@ prompt=$'<|im_start|>user\n'$question$'<|im_end|>\n<|im_start|>assistant\n'
 out=build/demo
 start_s=$SECONDS
 
-# The ladder: name, what it is, the options of compress (of distill for the last one). Norms
-# and biases stay as they are.
-rungs=(88MB 4bit mix-a ternary rotated repaired taught)
+# The ladder: name, what it is, the options of compress. Norms and biases stay as they are.
+rungs=(88MB 4bit mix-a mix-b ternary rotated repaired)
 declare -A what=(
     [88MB]='a budget of 88 MB: 4 and 5 bits, chosen per tensor'
     [4bit]='4 bits everywhere (Q4_0)'
     [mix-a]='4 bits; ffn_up of ten middle layers ternary'
+    [mix-b]='4 bits; ffn_up and ffn_gate of these ten ternary'
     [ternary]='every linear layer ternary, embedding 4 bits'
     [rotated]='the same, rotated before rounding (Hadamard)'
     [repaired]='the same, with error compensation (some minutes)'
-    [taught]='that one, taught by the original for ten steps'
 )
 declare -A options=(
     [88MB]='--budget 88MB'
     [4bit]='--rule *=Q4_0'
     [mix-a]='--rule *=Q4_0 --rule blk.1[0-9].ffn_up.weight=ternary'
+    [mix-b]='--rule *=Q4_0 --rule blk.1[0-9].ffn_[ug]*.weight=ternary'
     [ternary]='--rule *=ternary --rule token_embd.weight=Q4_0'
     [rotated]='--rule *=ternary --rule token_embd.weight=Q4_0 --rotate auto'
     [repaired]="--rule *=ternary --rule token_embd.weight=Q4_0 --calib $calib --calib-tokens 16384 --avoid $text"
-    [taught]="--calib $calib --avoid $text --ctx 256 --batch 2 --steps 10 --eval-every 10 --warmup 2 --held-tokens 1024"
 )
 
 bold='' plain=''
@@ -75,25 +74,14 @@ for r in "${rungs[@]}"; do
     began=$SECONDS
     printf '  %-9s %-52s ' "$r" "${what[$r]}"
     made_by="$program_sha $model ${options[$r]}"
-    [ "$r" != taught ] || made_by="$made_by of ${options[repaired]}"
     if [ -f "$file" ] && [ "$(cat "$file.made-by" 2>/dev/null)" = "$made_by" ]; then
         note='was there'
     else
         read -ra words <<<"${options[$r]}"
-        if [ "$r" = taught ]; then
-            rm -f "$file" # a state beside it is of a run that was cut off, and gone on with
-            json "compress-$r" distill --teacher "$model" --student $out/repaired.gguf \
-                -o "$file" "${words[@]}" ||
-                json "compress-$r" distill --teacher "$model" --student $out/repaired.gguf \
-                    -o "$file" --force "${words[@]}"
-        else
-            json "compress-$r" compress "$model" -o "$file" --force "${words[@]}"
-        fi
+        json "compress-$r" compress "$model" -o "$file" --force "${words[@]}"
         echo "$made_by" >"$file.made-by"
         note="$((SECONDS - began)) s"
     fi
-    [ "$r" != taught ] || note="$note; KL on pages that it did not learn from: $(
-        value $out/compress-taught.json '"%.3f before, %.3f after" % (j["kld_before"], j["kld"])')"
     json "inspect-$r" inspect "$file"
     echo "$note"
 done
@@ -140,9 +128,7 @@ cat <<EOF
   megabyte costs more, and rounding every layer to -1, 0, +1 in one shot leaves a model of
   this size that does not talk. Error compensation ("repaired", calibrated on other
   chapters of the same novel) keeps what each layer puts out instead of its weights, and
-  brings most of it back. Distillation goes on from there: the original's next-word
-  probabilities teach the codes themselves. Ten steps ("taught") show the direction; some
-  hundred are what `bonsai2 compress --effort best` makes.
+  brings most of it back; distillation goes on from there.
 
   The files are in $out/. To go on:
     $bonsai2 run -m $out/4bit.gguf -p "Once upon a time" -n 64
