@@ -14,9 +14,11 @@
 #include <assert.h>
 
 enum {
-    MAX_JOBS = 8,            /* weights in one join of threads */
-    TILE_ROWS_VEC = 32,      /* rows of a piece, one token */
-    TILE_ROWS_MAT = 64,      /* rows of a piece, many tokens */
+    MAX_JOBS = 8,         /* weights in one join of threads */
+    TILE_ROWS_VEC = 32,   /* rows of a piece, one token */
+    TILE_ROWS_MAT = 64,   /* rows of a piece, many tokens */
+    TILE_ROWS_TALL = 128, /* the same, of a matrix that has TALL or more */
+    TALL = 2048,
     TILE_ROWS_SETS = 256,    /* most rows of a piece of repacked rows, one token */
     SETS_BYTES = 192 * 1024, /* of such a piece: a stream that is worth prefetching */
     VEC_BYTES = 24 * 1024,   /* unpacked rows at a time, one token: within L1 */
@@ -206,7 +208,7 @@ static bool fits(const struct backend *be, struct forms_used *u, const struct we
 static int64_t tile_rows(const struct weight *w, int64_t n_tokens)
 {
     if (n_tokens > 1)
-        return TILE_ROWS_MAT;
+        return w->rows < TALL ? TILE_ROWS_MAT : TILE_ROWS_TALL;
     if (!w->sets)
         return TILE_ROWS_VEC;
     int64_t bytes = (int64_t)kset_bytes((enum kset_form)w->form, kernel_block(w->type),

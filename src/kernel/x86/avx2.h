@@ -93,4 +93,25 @@ static ALWAYS_INLINE void store128(void *p, __m128i v)
     _mm_storeu_si128((__m128i *)p, v);
 }
 
+/* The 16 bytes at `at` of rows k and k + 4. */
+static ALWAYS_INLINE __m256i sixteen_of(const uint8_t *const *row, int k, int64_t at)
+{
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(load128(row[k] + at)),
+                                   load128(row[k + 4] + at), 1);
+}
+
+/* Four dwords of each of eight rows: out[i] has dword i of all rows, in their order. */
+static ALWAYS_INLINE void weave8(__m256i *out, const uint8_t *const *row, int64_t at)
+{
+    __m256i a = sixteen_of(row, 0, at), b = sixteen_of(row, 1, at);
+    __m256i c = sixteen_of(row, 2, at), d = sixteen_of(row, 3, at);
+    __m256i ab0 = _mm256_unpacklo_epi32(a, b), ab1 = _mm256_unpackhi_epi32(a, b);
+    __m256i cd0 = _mm256_unpacklo_epi32(c, d), cd1 = _mm256_unpackhi_epi32(c, d);
+
+    out[0] = _mm256_unpacklo_epi64(ab0, cd0);
+    out[1] = _mm256_unpackhi_epi64(ab0, cd0);
+    out[2] = _mm256_unpacklo_epi64(ab1, cd1);
+    out[3] = _mm256_unpackhi_epi64(ab1, cd1);
+}
+
 #endif

@@ -46,27 +46,6 @@ struct gemm {
     float acc[PANELS][TOKENS][ROWS];
 };
 
-/* The 16 bytes at p of rows k and k + 4. */
-static ALWAYS_INLINE __m256i two_rows(const uint8_t *const *row, int k, int64_t at)
-{
-    return _mm256_inserti128_si256(_mm256_castsi128_si256(load128(row[k] + at)),
-                                   load128(row[k + 4] + at), 1);
-}
-
-/* Four dwords of each of eight rows: out[i] has dword i of all rows, in their order. */
-static ALWAYS_INLINE void weave(__m256i *out, const uint8_t *const *row, int64_t at)
-{
-    __m256i a = two_rows(row, 0, at), b = two_rows(row, 1, at);
-    __m256i c = two_rows(row, 2, at), d = two_rows(row, 3, at);
-    __m256i ab0 = _mm256_unpacklo_epi32(a, b), ab1 = _mm256_unpackhi_epi32(a, b);
-    __m256i cd0 = _mm256_unpacklo_epi32(c, d), cd1 = _mm256_unpackhi_epi32(c, d);
-
-    out[0] = _mm256_unpacklo_epi64(ab0, cd0);
-    out[1] = _mm256_unpackhi_epi64(ab0, cd0);
-    out[2] = _mm256_unpacklo_epi64(ab1, cd1);
-    out[3] = _mm256_unpackhi_epi64(ab1, cd1);
-}
-
 /* Numbers of a block's first group, of all rows. */
 static void weave_floats(float (*out)[ROWS], const struct gemm *m,
                          const float *const *from)
@@ -80,7 +59,7 @@ static void weave_floats(float (*out)[ROWS], const struct gemm *m,
         __m256i v[4];
         if (g % m->block_groups)
             continue;
-        weave(v, row, g * (int64_t)sizeof(float));
+        weave8(v, row, g * (int64_t)sizeof(float));
         for (int i = 0; i < 4; i++)
             store256(out[g + i], v[i]);
     }
@@ -105,7 +84,7 @@ static void fill_panel(struct gemm *m, int64_t r)
     }
     for (int c = 0; c < m->cols; c += 16) {
         __m256i v[4];
-        weave(v, row, c);
+        weave8(v, row, c);
         for (int i = 0; i < 4; i++)
             store256(m->panel.code[c / 4 + i], _mm256_add_epi8(v[i], low));
     }

@@ -8,41 +8,41 @@
 void packed_q2_0_g128_avxvnni(float *y, int64_t y_step, const uint8_t *w,
                               uint64_t row_bytes, int64_t rows, const struct kq_act *x)
 {
-    static const struct two_bits f = {34, 2, 0, 1, false};
-
-    packed_2bits(y, y_step, w, row_bytes, rows, x, &f);
+    packed_trits(y, y_step, w, row_bytes, rows, x, 128, one_q2_0_g128, LINES_BY_PLANE,
+                 take_q2_0_g128);
 }
 
 void packed_tq2_0_avxvnni(float *y, int64_t y_step, const uint8_t *w,
                           uint64_t row_bytes, int64_t rows, const struct kq_act *x)
 {
-    static const struct two_bits f = {66, 0, 64, 2, false};
-
-    packed_2bits(y, y_step, w, row_bytes, rows, x, &f);
+    packed_trits(y, y_step, w, row_bytes, rows, x, 256, one_tq2_0, LINES_BY_POSITION,
+                 take_tq2_0);
 }
 
 void packed_i2_s_avxvnni(float *y, int64_t y_step, const uint8_t *w, uint64_t row_bytes,
                          int64_t rows, const struct kq_act *x)
 {
-    static const struct two_bits f = {32, 0, NO_SCALE, 1, true};
-
-    packed_2bits(y, y_step, w, row_bytes, rows, x, &f);
+    packed_trits(y, y_step, w, row_bytes, rows, x, 128, one_i2_s, LINES_BY_POSITION,
+                 take_i2_s);
 }
 
 void packed_b2_t64_avxvnni(float *y, int64_t y_step, const uint8_t *w,
                            uint64_t row_bytes, int64_t rows, const struct kq_act *x)
 {
-    packed_trits(y, y_step, w, row_bytes, rows, x, one_b2_t64, many_b2_t64);
+    packed_trits(y, y_step, w, row_bytes, rows, x, 64, one_b2_t64, LINES_BY_POSITION,
+                 take_b2_t64);
 }
 
 void packed_ptq1_0_avxvnni(float *y, int64_t y_step, const uint8_t *w,
                            uint64_t row_bytes, int64_t rows, const struct kq_act *x)
 {
-    packed_trits(y, y_step, w, row_bytes, rows, x, one_ptq1_0, many_ptq1_0);
+    packed_trits(y, y_step, w, row_bytes, rows, x, 128, one_ptq1_0, LINES_BY_POSITION,
+                 take_ptq1_0);
 }
 
 void packed_tq1_0_avxvnni(float *y, int64_t y_step, const uint8_t *w,
                           uint64_t row_bytes, int64_t rows, const struct kq_act *x)
 {
-    packed_trits(y, y_step, w, row_bytes, rows, x, one_tq1_0, many_tq1_0);
+    packed_trits(y, y_step, w, row_bytes, rows, x, 256, one_tq1_0, LINES_BY_POSITION,
+                 take_tq1_0);
 }

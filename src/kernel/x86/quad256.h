@@ -11,7 +11,7 @@
 #ifndef KERNEL_X86_QUAD256_H
 #define KERNEL_X86_QUAD256_H
 
-#include "kernel/x86/ternary256.h"
+#include "kernel/x86/lines256.h"
 #include "tensor/log8.h"
 
 enum { C128_BYTES = 25, C64_BYTES = 13 };
@@ -91,15 +91,6 @@ static ALWAYS_INLINE __m256i dot_words(__m256i v, const __m256i *q)
     return c;
 }
 
-/* Planes of v: number k to u[4 k]. */
-static ALWAYS_INLINE void planes_of(__m256i *u, __m256i v)
-{
-    for (int k = 0; k < 4; k++) {
-        u[4 * k] = _mm256_and_si256(v, _mm256_set1_epi8(3));
-        v = _mm256_srli_epi16(v, 2);
-    }
-}
-
 /* ---- blocks of 128 ---- */
 
 static ALWAYS_INLINE void one_c128(float *y, const struct row_set *s,
@@ -121,36 +112,6 @@ static ALWAYS_INLINE void one_c128(float *y, const struct row_set *s,
                         sum_each(sum), act_sum(x, t, 8 * b, 8));
     }
     store_rows(y, acc, x->d[t], n_rows);
-}
-
-static ALWAYS_INLINE void many_c128(float *y, int64_t y_step, const struct row_set *s,
-                                    const struct kq_act *x, int64_t t, int64_t n_t,
-                                    int64_t n_rows)
-{
-    struct part first = {
-        x->p + t * x->n, x->ep + t * x->n / 8, x->n, x->n / 8, 32, false};
-    __m256 acc[TILE];
-    __m256i u[32];
-
-    for (int64_t j = 0; j < n_t; j++)
-        acc[j] = _mm256_setzero_ps();
-    for (int64_t b = 0; b < x->n / 128; b++, first.p += 128, first.ep += 16) {
-        struct part a = first;
-        int64_t at = C128_BYTES * b, j = 0;
-        prefetch_next(s, at, C128_BYTES);
-        for (int i = 0; i < ROWS; i++)
-            planes_of(u + i / 4 * 16 + i % 4, words_128(s->row[i] + at));
-        __m256 scale = log_scales(all_rows(s, at + C128_BYTES - 4));
-        for (; j + 2 <= n_t; j += 2) {
-            meet_2bits(acc + j, u, scale, &a, x, t + j, b, 1, 2);
-            a.p += 2 * a.p_step;
-            a.ep += 2 * a.ep_step;
-        }
-        if (j < n_t)
-            meet_2bits(acc + j, u, scale, &a, x, t + j, b, 1, 1);
-    }
-    for (int64_t j = 0; j < n_t; j++)
-        store_rows(y + j * y_step, acc[j], x->d[t + j], n_rows);
 }
 
 /* ---- blocks of 64, two side by side ---- */
@@ -220,80 +181,59 @@ static ALWAYS_INLINE void one_c64(float *y, const struct row_set *s,
     store_rows(y, acc, x->d[t], n_rows);
 }
 
-/* Two whole blocks times n_t (1 or 2) tokens. */
-static ALWAYS_INLINE void meet_c64(__m256 *acc, const __m256i *u,
-                                   const struct two_blocks_64 *w, const struct part *a,
-                                   const struct kq_act *x, int64_t t, int n_t)
+/* ---- several tokens ---- */
+
+/* n bytes of 2-bit codes of each row, a multiple of 16, to groups g.. */
+static ALWAYS_INLINE void take_words(struct lines *m, int g, int h, uint8_t (*byte)[32],
+                                     int n)
 {
-    __m256i half[2][2];
+    const uint8_t *row[ROWS];
 
-    prefetch_act(a, 128, n_t);
-    for (int h = 0; h < 2; h++) { /* four rows at a time */
-        __m256i sum[8];
-        dot_planes(sum, u + 16 * h, 4, a, n_t);
-        for (int j = 0; j < n_t; j++) {
-            half[j][h] = join_pairs(sum + 4 * j);
-            __asm__("" : "+x"(half[j][h])); /* now, not after the next four */
-        }
-    }
-    for (int j = 0; j < n_t; j++)
-        acc[j] =
-            add_two(acc[j], w, _mm256_permute2x128_si256(half[j][0], half[j][1], 0x20),
-                    _mm256_permute2x128_si256(half[j][0], half[j][1], 0x31), x, t + j);
-}
-
-/* The block that has no neighbour, times one token. */
-static ALWAYS_INLINE __m256 tail_c64(__m256 acc, const __m256i *v,
-                                     const struct two_blocks_64 *w,
-                                     const struct kq_act *x, int64_t t)
-{
-    __m256i q[4], sum[ROWS], lo, hi;
-    __m256i e = whole_or_half(x->ep + (t * x->n + w->c) / 8, false);
-
-    for (int k = 0; k < 4; k++)
-        q[k] = whole_or_half(x->p + t * x->n + w->c + 16 * k, false);
     for (int i = 0; i < ROWS; i++)
-        sum[i] = chain_end(dot_words(v[i], q), e);
-    sum_halves(&lo, &hi, sum);
-    return add_two(acc, w, lo, hi, x, t);
+        row[i] = byte[i];
+    for (int i = 0; i < n; i += 16) {
+        __m256i v[4];
+        weave8(v, row, i);
+        take_2bit_dwords(m, g + i / 4, 4, h, v, false);
+    }
 }
 
-static ALWAYS_INLINE void many_c64(float *y, int64_t y_step, const struct row_set *s,
-                                   const struct kq_act *x, int64_t t, int64_t n_t,
-                                   int64_t n_rows)
+static ALWAYS_INLINE void take_c128(struct lines *m, const struct line_source *s,
+                                    int64_t r)
 {
-    struct part first = {
-        x->p + t * x->n, x->ep + t * x->n / 8, x->n, x->n / 8, 32, false};
-    __m256 acc[TILE];
-    __m256i u[32];
+    struct row_set half[HALVES];
 
-    for (int64_t j = 0; j < n_t; j++)
-        acc[j] = _mm256_setzero_ps();
-    for (int64_t c = 0; c < x->n; c += 128, first.p += 128, first.ep += 16) {
-        struct two_blocks_64 w = {.c = c, .both = c + 64 < x->n};
-        struct part a = first;
-        int64_t at = c / 64 * C64_BYTES, j = 0;
-        prefetch_next(s, at, 2 * C64_BYTES);
-        scales_64(&w, s, at);
-        for (int i = 0; i < ROWS; i++) {
-            __m256i v = row_words_64(s, i, at, w.both);
-            if (w.both)
-                planes_of(u + i / 4 * 16 + i % 4, v);
-            else
-                u[i] = v;
+    halves_at(half, s, r, m->g / 8 * C128_BYTES, m->n_g / 8 * C128_BYTES);
+    for (int g = 0; g < m->n_g; g += 8)
+        for (int h = 0; h < HALVES; h++) {
+            int64_t at = (m->g + g) / 8 * C128_BYTES;
+            uint8_t byte[ROWS][32];
+            for (int i = 0; i < ROWS; i++)
+                store256(byte[i], words_128(half[h].row[i] + at));
+            take_words(m, g, h, byte, 32);
+            m->scale[g / 8][h] = log_scales(all_rows(&half[h], at + C128_BYTES - 4));
         }
-        for (; !w.both && j < n_t; j++)
-            acc[j] = tail_c64(acc[j], u, &w, x, t + j);
-        for (; j + 2 <= n_t; j += 2) {
-            meet_c64(acc + j, u, &w, &a, x, t + j, 2);
-            a.p += 2 * a.p_step;
-            a.ep += 2 * a.ep_step;
+}
+
+/* Blocks in twos; the last of a row may be alone. */
+static ALWAYS_INLINE void take_c64(struct lines *m, const struct line_source *s,
+                                   int64_t r)
+{
+    struct row_set half[HALVES];
+
+    halves_at(half, s, r, m->g / 4 * C64_BYTES, m->n_g / 4 * C64_BYTES);
+    for (int g = 0; g < m->n_g; g += 8)
+        for (int h = 0; h < HALVES; h++) {
+            int64_t at = (m->g + g) / 4 * C64_BYTES;
+            bool both = g + 4 < m->n_g;
+            uint8_t byte[ROWS][32];
+            for (int i = 0; i < ROWS; i++)
+                store256(byte[i], row_words_64(&half[h], i, at, both));
+            take_words(m, g, h, byte, both ? 32 : 16);
+            for (int b = 0; b < (both ? 2 : 1); b++)
+                m->scale[g / 4 + b][h] = log_scales(
+                    all_rows(&half[h], at + (b + 1) * (int64_t)C64_BYTES - 4));
         }
-        if (j < n_t)
-            meet_c64(acc + j, u, &w, &a, x, t + j, 1);
-    }
-    for (int64_t j = 0; j < n_t; j++)
-        store_rows(y + j * y_step, acc[j], x->d[t + j], n_rows);
 }
 
 #endif

@@ -50,11 +50,13 @@ void unpack_b2_c64_avx2(int8_t *code, float *scale, float *min, const uint8_t *s
 void packed_b2_c128_avx2(float *y, int64_t y_step, const uint8_t *w, uint64_t row_bytes,
                          int64_t rows, const struct kq_act *x)
 {
-    packed_trits(y, y_step, w, row_bytes, rows, x, one_c128, many_c128);
+    packed_trits(y, y_step, w, row_bytes, rows, x, 128, one_c128, LINES_BY_PLANE,
+                 take_c128);
 }
 
 void packed_b2_c64_avx2(float *y, int64_t y_step, const uint8_t *w, uint64_t row_bytes,
                         int64_t rows, const struct kq_act *x)
 {
-    packed_trits(y, y_step, w, row_bytes, rows, x, one_c64, many_c64);
+    packed_trits(y, y_step, w, row_bytes, rows, x, 64, one_c64, LINES_BY_PLANE,
+                 take_c64);
 }

@@ -8,12 +8,10 @@
 #define KERNEL_X86_SETS256_H
 
 #include "kernel/sets.h"
-#include "kernel/x86/ternary256.h"
+#include "kernel/x86/lines256.h"
 
-enum { PLANES = 4, HALVES = 2, MAX_TOKENS = 2 };
 /* Bytes of the stream that are asked for ahead, into L2 and into L1. */
 enum { FAR_AHEAD = 8192, NEAR_AHEAD = 2048 };
-enum { PIECE_GROUPS = 10 }; /* that meet all tokens of a tile: 2.5 KB */
 
 /* Block sums on their way to results, rows 0-7 and 8-15. */
 struct set_acc {
@@ -91,7 +89,7 @@ static ALWAYS_INLINE void dot_line(__m256i *c, const uint8_t *line, const int8_t
     const __m256i three = _mm256_set1_epi8(3);
     __m256i v[HALVES] = {load256(line), load256(line + 32)};
 
-    for (int k = 0; k < PLANES; k++) {
+    for (int k = 0; k < QUADS; k++) {
         __m256i x = spread(q + 4 * k, 4);
         for (int h = 0; h < HALVES; h++) {
             __m256i u = _mm256_and_si256(v[h], three);
@@ -127,10 +125,10 @@ static ALWAYS_INLINE void one_unit(struct set_acc *a, const uint8_t *set,
     const int8_t *q = x->q + KQ_GROUP * g;
     __m256i last[HALVES];
 
-    for (int l = 0; l < PLANES; l++, line += KSET_LINE) {
+    for (int l = 0; l < QUADS; l++, line += KSET_LINE) {
         __m256i v[HALVES] = {load256(line), load256(line + 32)}, c[HALVES];
         prefetch_line(line);
-        for (int k = 0; k < PLANES; k++) {
+        for (int k = 0; k < QUADS; k++) {
             __m256i s = spread(q + KQ_GROUP * l + 4 * k, 4);
             for (int h = 0; h < HALVES; h++) {
                 __m256i u = top_digits(v[h], th);
@@ -176,105 +174,105 @@ static ALWAYS_INLINE void one_set(float *y, const uint8_t *set, int64_t n_rows,
     if (form == KSET_TRITS)
         for (; g + KSET_UNIT <= n_groups; g += KSET_UNIT) {
             one_unit(&a, set, line, &tok, g, groups, th);
-            line += (ptrdiff_t)PLANES * KSET_LINE;
+            line += (ptrdiff_t)QUADS * KSET_LINE;
         }
     one_2bits_set(&a, set, line, &tok, g, n_groups, groups);
     store_set(y, &a, x->d[0], n_rows);
 }
 
-/* The codes of n groups, plane k of half h of group i at u[8 i + 2 k + h], times n_t tokens
- * from t on. */
-static ALWAYS_INLINE void meet_groups(struct set_acc *to, const __m256i *u,
-                                      const uint8_t *set, const struct kq_act *x,
-                                      int64_t t, int64_t g, int n, int groups, int n_t)
-{
-    struct set_token tok[MAX_TOKENS];
-
-    for (int j = 0; j < n_t; j++)
-        tok[j] = set_token_at(x, t + j);
-    for (int i = 0; i < n; i++, g++) {
-        __m256i c[MAX_TOKENS][HALVES];
-        for (int k = 0; k < PLANES; k++)
-            for (int j = 0; j < n_t; j++) {
-                __m256i s = spread(tok[j].q + KQ_GROUP * g + 4 * k, 4);
-                for (int h = 0; h < HALVES; h++) {
-                    __m256i v = u[8 * i + 2 * k + h];
-                    c[j][h] = k ? chain(c[j][h], v, s) : chain_start(v, s);
-                }
-            }
-        for (int j = 0; j < n_t; j++)
-            add_group(&to[j], c[j], set, &tok[j], g, groups);
-    }
-}
-
-/* Codes of the groups from g on, at most PIECE_GROUPS of them; returns how many. */
-static ALWAYS_INLINE int take_piece(__m256i *u, const uint8_t **line, int64_t g,
-                                    int64_t n_groups, enum kset_form form,
-                                    struct thirds th)
+/* A line of 2-bit codes to a group. */
+static ALWAYS_INLINE void take_line(__m256i (*code)[HALVES], const uint8_t *line)
 {
     const __m256i three = _mm256_set1_epi8(3);
-    int n = 0;
 
-    while (n < PIECE_GROUPS && g + n < n_groups) {
-        bool unit = form == KSET_TRITS && g + n < n_groups / KSET_UNIT * KSET_UNIT;
-        for (int l = 0; l < (unit ? PLANES : 1); l++, *line += KSET_LINE) {
-            prefetch_line(*line);
-            for (int h = 0; h < HALVES; h++) {
-                __m256i v = load256(*line + 32 * h), *to = u + 8 * (n + l) + h;
-                for (int k = 0; k < PLANES; k++) {
-                    to[2 * k] = unit ? top_digits(v, th) : _mm256_and_si256(v, three);
-                    v = unit ? times_three(v) : _mm256_srli_epi16(v, 2);
-                }
-                if (unit)
-                    u[8 * (n + 4) + 2 * l + h] = top_digits(v, th);
-            }
-        }
-        n += unit ? KSET_UNIT : 1;
-    }
-    return n;
+    for (int h = 0; h < HALVES; h++)
+        for (int k = 0; k < QUADS; k++)
+            code[k][h] = _mm256_and_si256(
+                _mm256_srli_epi16(load256(line + 32 * h), 2 * k), three);
 }
 
-static ALWAYS_INLINE void many_set(float *y, int64_t y_step, const uint8_t *set,
-                                   int64_t n_rows, int groups, const struct kq_act *x,
-                                   int64_t t, int64_t n_t, enum kset_form form)
+/* Four lines of base-3 bytes to five groups. */
+static ALWAYS_INLINE void take_unit(__m256i (*code)[QUADS][HALVES], const uint8_t *line,
+                                    struct thirds th)
+{
+    for (int l = 0; l < QUADS; l++, line += KSET_LINE)
+        for (int h = 0; h < HALVES; h++) {
+            __m256i v = load256(line + 32 * h);
+            for (int k = 0; k < QUADS; k++) {
+                code[l][k][h] = top_digits(v, th);
+                v = times_three(v);
+            }
+            code[4][l][h] = top_digits(v, th);
+        }
+}
+
+/* The chunk of the set of rows r..; its units may begin before it and end behind it. */
+static ALWAYS_INLINE void take_set(struct lines *m, const struct line_source *s,
+                                   int64_t r, enum kset_form form)
 {
     const struct thirds th = thirds_make();
-    const int64_t n_groups = x->n / KQ_GROUP;
-    const uint8_t *line = first_line(set, groups, x);
-    struct set_acc a[TILE];
-    __m256i u[PIECE_GROUPS * PLANES * HALVES];
+    const uint8_t *set = s->w + (uint64_t)(r / KSET_ROWS) * s->bytes;
+    const int64_t n_groups = m->x->n / KQ_GROUP, end = m->g + m->n_g;
+    const int block = m->groups * KQ_GROUP, from = (int)(m->g / m->groups);
+    int64_t g = form == KSET_TRITS ? m->g / KSET_UNIT * KSET_UNIT : m->g;
+    int64_t units = form == KSET_TRITS ? n_groups / KSET_UNIT : 0;
+    const uint8_t *line = set + kset_scale_bytes(block, m->x->n);
+    __m256i(*code)[QUADS][HALVES] = m->code;
 
-    for (int64_t j = 0; j < n_t; j++)
-        a[j] = set_acc_zero();
-    for (int64_t g = 0; g < n_groups;) {
-        int n = take_piece(u, &line, g, n_groups, form, th);
-        int64_t j = 0;
-        for (; j + MAX_TOKENS <= n_t; j += MAX_TOKENS)
-            meet_groups(a + j, u, set, x, t + j, g, n, groups, MAX_TOKENS);
-        for (; j < n_t; j++)
-            meet_groups(a + j, u, set, x, t + j, g, n, groups, 1);
-        g += n;
+    m->first = (int)(m->g - g);
+    line += (g < units * KSET_UNIT ? g / KSET_UNIT * QUADS
+                                   : units * QUADS + g - units * KSET_UNIT) *
+            KSET_LINE;
+    while (g < end) {
+        bool unit = g < units * KSET_UNIT;
+        unit ? take_unit(code, line, th) : take_line(*code, line);
+        line += (unit ? QUADS : 1) * (ptrdiff_t)KSET_LINE;
+        code += unit ? KSET_UNIT : 1;
+        g += unit ? KSET_UNIT : 1;
     }
-    for (int64_t j = 0; j < n_t; j++)
-        store_set(y + j * y_step, &a[j], x->d[t + j], n_rows);
+    for (int b = 0; b * m->groups < m->n_g; b++)
+        for (int h = 0; h < HALVES; h++)
+            m->scale[b][h] =
+                _mm256_cvtph_ps(load128(set + ((from + b) * KSET_ROWS + ROWS * h) * 2));
+}
+
+static ALWAYS_INLINE void take_set_2bits(struct lines *m, const struct line_source *s,
+                                         int64_t r)
+{
+    take_set(m, s, r, KSET_2BITS);
+}
+
+static ALWAYS_INLINE void take_set_trits(struct lines *m, const struct line_source *s,
+                                         int64_t r)
+{
+    take_set(m, s, r, KSET_TRITS);
+}
+
+/* lines_product() with a constant block. */
+static ALWAYS_INLINE void many_sets(float *y, int64_t y_step,
+                                    const struct line_source *s, int block,
+                                    const struct kq_act *x, lines_take *take)
+{
+    if (block == 128)
+        lines_product(y, y_step, s, 128, x, LINES_BY_POSITION, take);
+    else if (block == 256)
+        lines_product(y, y_step, s, 256, x, LINES_BY_POSITION, take);
+    else
+        lines_product(y, y_step, s, 64, x, LINES_BY_POSITION, take);
 }
 
 static ALWAYS_INLINE void all_sets(float *y, int64_t y_step, const uint8_t *set,
                                    int64_t rows, int block, const struct kq_act *x,
                                    enum kset_form form)
 {
-    const uint64_t bytes = kset_bytes(form, block, x->n);
-    const int groups = block / KQ_GROUP;
+    const struct line_source s = {set, kset_bytes(form, block, x->n), rows};
 
-    for (int64_t r = 0; r < rows; r += KSET_ROWS, set += bytes) {
-        if (x->rows == 1) {
-            one_set(y + r, set, rows - r, groups, x, form);
-            continue;
-        }
-        for (int64_t t = 0; t < x->rows; t += TILE)
-            many_set(y + t * y_step + r, y_step, set, rows - r, groups, x, t,
-                     min_i64(x->rows - t, TILE), form);
-    }
+    if (x->rows > 1)
+        many_sets(y, y_step, &s, block, x,
+                  form == KSET_TRITS ? take_set_trits : take_set_2bits);
+    else
+        for (int64_t r = 0; r < rows; r += KSET_ROWS, set += s.bytes)
+            one_set(y + r, set, rows - r, block / KQ_GROUP, x, form);
 }
 
 #endif

@@ -3,10 +3,8 @@
  *
  * The one text behind packed_avx2.c and packed_avxvnni.c, which differ in how products of
  * bytes are chained: pairs in 16 bits (vpmaddubsw, vpaddw), or quads in 32 (vpdpbusd).
- * Eight rows advance together, so that their block sums meet in one register and memory
- * sees eight streams. Several tokens share the work of taking codes apart: those of one block
- * go to a piece of stack that stays in L1, where all tokens of a tile meet them. Codes stay
- * unsigned; what the "- 1" of a ternary code costs is a sum that the activation brings
+ * Here: one token. Eight rows advance together, so that their block sums meet in one
+ * register and memory sees eight streams; several tokens are lines256.h's. Codes stay unsigned; what the "- 1" of a ternary code costs is a sum that the activation brings
  * along. Where fewer rows are left, the last row is computed several times.
  */
 #ifndef KERNEL_X86_TERNARY256_H
@@ -18,7 +16,6 @@
 #include <string.h>
 
 enum { ROWS = 8, DIGITS = 5, LINE = 64 };
-enum { TILE = 16 }; /* tokens that meet a block together: their part of it fits L1 */
 
 /* Rows r.. of a matrix; rows beyond the last are the last. */
 struct row_set {
@@ -160,73 +157,37 @@ static ALWAYS_INLINE __m256i top_digits(__m256i x, struct thirds th)
 struct part {
     const int8_t *p;
     const int16_t *ep;
-    int64_t p_step, ep_step; /* to the next token */
     int n;
     bool fifth; /* the bytes have a fifth digit */
 };
 
-/* Digits of v, number k to u[k * step]. The bias of the bytes survives the step to the next
+/* Digits of v, the top one first. The bias of the bytes survives the step to the next
  * digit: 3 (w - 128) = 3 w - 128 modulo 256. */
-static ALWAYS_INLINE void take_apart(__m256i *u, int step, __m256i v, bool fifth,
+static ALWAYS_INLINE void take_apart(__m256i *u, __m256i v, bool fifth,
                                      struct thirds th)
 {
     v = _mm256_xor_si256(v, _mm256_set1_epi8(-128));
     for (int k = 0; k < (fifth ? DIGITS : DIGITS - 1); k++) {
-        u[k * step] = top_digits(v, th);
+        u[k] = top_digits(v, th);
         v = _mm256_add_epi8(v, _mm256_add_epi8(v, v));
     }
-}
-
-/* sum[j * n_v + i]: of n_v registers of codes, plane k at u[k * n_v], times n_t tokens;
- * n_v * n_t is at most 8. */
-static ALWAYS_INLINE void dot_planes(__m256i *sum, const __m256i *u, int n_v,
-                                     const struct part *a, int n_t)
-{
-    __m256i c[ROWS], q[2];
-
-    for (int k = 0; k < 4; k++) {
-        for (int j = 0; j < n_t; j++)
-            q[j] = spread(a->p + j * a->p_step + 32 * k, a->n);
-        for (int i = 0; i < n_v; i++) {
-            __m256i v = u[k * n_v + i];
-            for (int j = 0; j < n_t; j++) {
-                int at = j * n_v + i;
-                c[at] = k ? chain(c[at], v, q[j]) : chain_start(v, q[j]);
-            }
-        }
-    }
-    for (int j = 0; j < n_t; j++) {
-        __m256i e = spread(a->ep + j * a->ep_step, a->n);
-        for (int i = 0; i < n_v; i++)
-            sum[j * n_v + i] = chain_end(c[j * n_v + i], e);
-    }
-    for (int j = 0; j < n_t && a->fifth; j++) {
-        __m256i e = spread(a->ep + j * a->ep_step + 16, a->n);
-        __m256i p = spread(a->p + j * a->p_step + 128, a->n);
-        for (int i = 0; i < n_v; i++) {
-            __m256i f = chain_end(chain_start(u[4 * n_v + i], p), e);
-            sum[j * n_v + i] = _mm256_add_epi32(sum[j * n_v + i], f);
-        }
-    }
-}
-
-/* Asks for n_t tokens' part of the next block, n bytes long: it lies a row away from the
- * part that was used last. */
-static ALWAYS_INLINE void prefetch_act(const struct part *a, int n, int n_t)
-{
-    for (int j = 0; j < n_t; j++)
-        for (int l = 0; l < n; l += LINE)
-            _mm_prefetch((const char *)a->p + j * a->p_step + n + l, _MM_HINT_T0);
 }
 
 /* The sum of the digits of v times one token. */
 static ALWAYS_INLINE __m256i dot_digits(__m256i v, const struct part *a,
                                         struct thirds th)
 {
-    __m256i u[DIGITS], sum;
+    __m256i u[DIGITS], c, sum;
 
-    take_apart(u, 1, v, a->fifth, th);
-    dot_planes(&sum, u, 1, a, 1);
+    take_apart(u, v, a->fifth, th);
+    c = chain_start(u[0], spread(a->p, a->n));
+    for (int k = 1; k < 4; k++)
+        c = chain(c, u[k], spread(a->p + 32 * k, a->n));
+    sum = chain_end(c, spread(a->ep, a->n));
+    if (a->fifth) {
+        c = chain_start(u[4], spread(a->p + 128, a->n));
+        sum = _mm256_add_epi32(sum, chain_end(c, spread(a->ep + 16, a->n)));
+    }
     return sum;
 }
 
@@ -285,27 +246,21 @@ struct parts {
 
 static ALWAYS_INLINE struct parts parts_ptq1_0(const struct kq_act *x, int64_t t)
 {
-    int64_t p_step = kq_p_step(KQ_TRITS128, x->n),
-            ep_step = kq_ep_step(KQ_TRITS128, x->n);
-    const int8_t *p = x->p + t * p_step;
-    const int16_t *ep = x->ep + t * ep_step;
+    const int8_t *p = x->p + t * kq_p_step(KQ_TRITS128, x->n);
+    const int16_t *ep = x->ep + t * kq_ep_step(KQ_TRITS128, x->n);
 
-    return (struct parts){{p, ep, p_step, ep_step, 16, true},
-                          {p + 16, ep + 8, p_step, ep_step, 8, true},
-                          {p + 24, ep + 12, p_step, ep_step, 4, false}};
+    return (struct parts){
+        {p, ep, 16, true}, {p + 16, ep + 8, 8, true}, {p + 24, ep + 12, 4, false}};
 }
 
 /* TQ1_0: 32 bytes of five digits, 16 of five, 4 of four, and the scale. */
 static ALWAYS_INLINE struct parts parts_tq1_0(const struct kq_act *x, int64_t t)
 {
-    int64_t p_step = kq_p_step(KQ_TRITS256, x->n),
-            ep_step = kq_ep_step(KQ_TRITS256, x->n);
-    const int8_t *p = x->p + t * p_step;
-    const int16_t *ep = x->ep + t * ep_step;
+    const int8_t *p = x->p + t * kq_p_step(KQ_TRITS256, x->n);
+    const int16_t *ep = x->ep + t * kq_ep_step(KQ_TRITS256, x->n);
 
-    return (struct parts){{p, ep, p_step, ep_step, 32, true},
-                          {p + 160, ep + 32, p_step, ep_step, 16, true},
-                          {p + 176, ep + 40, p_step, ep_step, 4, false}};
+    return (struct parts){
+        {p, ep, 32, true}, {p + 160, ep + 32, 16, true}, {p + 176, ep + 40, 4, false}};
 }
 
 /* To the activation's next block, from the first one, which is n_p bytes and n_ep factors
@@ -381,122 +336,6 @@ static ALWAYS_INLINE void one_tq1_0(float *y, const struct row_set *s,
     store_rows(y, acc, x->d[t], n_rows);
 }
 
-/* A block of eight rows times n_t (1 or 2) tokens from t on. Sums are joined as soon as
- * they are there: more of them than this would not fit the registers. */
-static ALWAYS_INLINE void meet_ptq1_0(__m256 *acc, const __m256i *u, __m256 scale,
-                                      const struct parts *a, const struct kq_act *x,
-                                      int64_t t, int64_t b, int n_t)
-{
-    __m256i sum[8], all[2];
-
-    prefetch_act(&a->wide, 160, n_t);
-    dot_planes(sum, u, 4, &a->wide, n_t);
-    for (int j = 0; j < n_t; j++)
-        all[j] = join_pairs(sum + 4 * j);
-    dot_planes(sum, u + 20, 2, &a->mid, n_t);
-    for (int j = 0; j < n_t; j++)
-        all[j] =
-            _mm256_add_epi32(all[j], _mm256_hadd_epi32(sum[2 * j], sum[2 * j + 1]));
-    dot_planes(sum, u + 30, 1, &a->last, n_t);
-    for (int j = 0; j < n_t; j++)
-        acc[j] = add_block(acc[j], scale, _mm256_add_epi32(all[j], sum[j]),
-                           act_sum(x, t + j, 8 * b, 8));
-}
-
-static ALWAYS_INLINE void meet_tq1_0(__m256 *acc, const __m256i *u, __m256 scale,
-                                     const struct parts *a, const struct kq_act *x,
-                                     int64_t t, int64_t b, int n_t)
-{
-    __m256i sum[8], lo[2], all[2];
-
-    prefetch_act(&a->wide, 320, n_t);
-    dot_planes(sum, u, 4, &a->wide, n_t);
-    for (int j = 0; j < n_t; j++)
-        lo[j] = join_pairs(sum + 4 * j);
-    dot_planes(sum, u + 20, 4, &a->wide, n_t);
-    for (int j = 0; j < n_t; j++)
-        all[j] = join_halves(lo[j], join_pairs(sum + 4 * j));
-    dot_planes(sum, u + 40, 4, &a->mid, n_t);
-    for (int j = 0; j < n_t; j++)
-        all[j] = _mm256_add_epi32(all[j], join_pairs(sum + 4 * j));
-    dot_planes(sum, u + 60, 1, &a->last, n_t);
-    for (int j = 0; j < n_t; j++)
-        acc[j] = add_block(acc[j], scale, _mm256_add_epi32(all[j], sum[j]),
-                           act_sum(x, t + j, 16 * b, 16));
-}
-
-/* Tokens of a tile are those from t on, n_t <= TILE of them. */
-static ALWAYS_INLINE void parts_token(struct parts *a, int64_t n_tokens)
-{
-    a->wide.p += n_tokens * a->wide.p_step;
-    a->wide.ep += n_tokens * a->wide.ep_step;
-    a->mid.p += n_tokens * a->wide.p_step;
-    a->mid.ep += n_tokens * a->wide.ep_step;
-    a->last.p += n_tokens * a->wide.p_step;
-    a->last.ep += n_tokens * a->wide.ep_step;
-}
-
-static ALWAYS_INLINE void many_ptq1_0(float *y, int64_t y_step, const struct row_set *s,
-                                      const struct kq_act *x, int64_t t, int64_t n_t,
-                                      int64_t n_rows)
-{
-    const struct thirds th = thirds_make();
-    struct parts first = parts_ptq1_0(x, t);
-    __m256 acc[TILE];
-    __m256i u[34];
-
-    for (int64_t j = 0; j < n_t; j++)
-        acc[j] = _mm256_setzero_ps();
-    for (int64_t b = 0; b < x->n / 128; b++, parts_next(&first, 160, 32)) {
-        int64_t at = 28 * b, j = 0;
-        struct parts a = first;
-        __m256i v = all_rows(s, at + 24);
-        prefetch_next(s, at, 28);
-        for (int i = 0; i < 4; i++)
-            take_apart(u + i, 4, two_rows(s, i, at), true, th);
-        for (int i = 0; i < 2; i++)
-            take_apart(u + 20 + i, 2, four_rows(s, 2 * i, at + 16), true, th);
-        take_apart(u + 30, 1, v, false, th);
-        __m256 scale = upper_halves(v);
-        for (; j + 2 <= n_t; j += 2, parts_token(&a, 2))
-            meet_ptq1_0(acc + j, u, scale, &a, x, t + j, b, 2);
-        if (j < n_t)
-            meet_ptq1_0(acc + j, u, scale, &a, x, t + j, b, 1);
-    }
-    for (int64_t j = 0; j < n_t; j++)
-        store_rows(y + j * y_step, acc[j], x->d[t + j], n_rows);
-}
-
-static ALWAYS_INLINE void many_tq1_0(float *y, int64_t y_step, const struct row_set *s,
-                                     const struct kq_act *x, int64_t t, int64_t n_t,
-                                     int64_t n_rows)
-{
-    const struct thirds th = thirds_make();
-    struct parts first = parts_tq1_0(x, t);
-    __m256 acc[TILE];
-    __m256i u[64];
-
-    for (int64_t j = 0; j < n_t; j++)
-        acc[j] = _mm256_setzero_ps();
-    for (int64_t b = 0; b < x->n / 256; b++, parts_next(&first, 320, 64)) {
-        int64_t at = 54 * b, j = 0;
-        struct parts a = first;
-        prefetch_next(s, at, 54);
-        for (int i = 0; i < ROWS; i++)
-            take_apart(u + i / 4 * 20 + i % 4, 4, load256(s->row[i] + at), true, th);
-        for (int i = 0; i < 4; i++)
-            take_apart(u + 40 + i, 4, two_rows(s, i, at + 32), true, th);
-        take_apart(u + 60, 1, all_rows(s, at + 48), false, th);
-        __m256 scale = eight_scales(s, at + 52);
-        for (; j + 2 <= n_t; j += 2, parts_token(&a, 2))
-            meet_tq1_0(acc + j, u, scale, &a, x, t + j, b, 2);
-        if (j < n_t)
-            meet_tq1_0(acc + j, u, scale, &a, x, t + j, b, 1);
-    }
-    for (int64_t j = 0; j < n_t; j++)
-        store_rows(y + j * y_step, acc[j], x->d[t + j], n_rows);
-}
-
 /* A type whose blocks keep 2-bit codes in units of 128 columns, 32 bytes each. */
 struct two_bits {
     int64_t bytes, codes, scale; /* of a block, and where in it they begin; NO_SCALE */
@@ -510,22 +349,6 @@ static ALWAYS_INLINE __m256 scales_2bits(const struct row_set *s,
                                          const struct two_bits *w, int64_t at)
 {
     return w->scale == NO_SCALE ? _mm256_set1_ps(1.0f) : eight_scales(s, at + w->scale);
-}
-
-/* Eight registers of codes, of 128 columns each, to their four planes: row i, plane k at
- * u[i / 4 * 16 + 4 k + i % 4]. */
-static ALWAYS_INLINE void take_2bits(__m256i *u, const struct row_set *s, int64_t at,
-                                     bool down)
-{
-    const __m256i three = _mm256_set1_epi8(3); /* drops what shifts across bytes */
-
-    for (int i = 0; i < ROWS; i++) {
-        __m256i v = load256(s->row[i] + at);
-        for (int k = 0; k < 4; k++) {
-            u[i / 4 * 16 + 4 * (down ? 3 - k : k) + i % 4] = _mm256_and_si256(v, three);
-            v = _mm256_srli_epi16(v, 2);
-        }
-    }
 }
 
 /* Neighbouring codes share a byte (PQ2_0), or planes lie apart (TQ2_0): the activation's
@@ -563,104 +386,7 @@ static ALWAYS_INLINE void one_2bits(float *y, const struct row_set *s,
     store_rows(y, acc, x->d[t], n_rows);
 }
 
-static ALWAYS_INLINE void meet_2bits(__m256 *acc, const __m256i *u, __m256 scale,
-                                     const struct part *a, const struct kq_act *x,
-                                     int64_t t, int64_t b, int units, int n_t)
-{
-    __m256i half[2][2];
-
-    prefetch_act(a, 128 * units, n_t);
-    for (int h = 0; h < 2; h++) { /* four rows at a time */
-        __m256i sum[8], more[8];
-        dot_planes(sum, u + 16 * h, 4, a, n_t);
-        for (int v = 1; v < units; v++) {
-            struct part next = *a;
-            next.p += 128 * v;
-            next.ep += 16 * v;
-            dot_planes(more, u + 32 * v + 16 * h, 4, &next, n_t);
-            for (int i = 0; i < 4 * n_t; i++)
-                sum[i] = _mm256_add_epi32(sum[i], more[i]);
-        }
-        for (int j = 0; j < n_t; j++) {
-            half[j][h] = join_pairs(sum + 4 * j);
-            __asm__("" : "+x"(half[j][h])); /* now, not after the next four */
-        }
-    }
-    for (int j = 0; j < n_t; j++)
-        acc[j] = add_block(acc[j], scale, join_halves(half[j][0], half[j][1]),
-                           act_sum(x, t + j, 8 * units * b, 8 * units));
-}
-
-static ALWAYS_INLINE void many_2bits(float *y, int64_t y_step, const struct row_set *s,
-                                     const struct kq_act *x, int64_t t, int64_t n_t,
-                                     const struct two_bits *w, int64_t n_rows)
-{
-    struct part first = {
-        x->p + t * x->n, x->ep + t * x->n / 8, x->n, x->n / 8, 32, false};
-    __m256 acc[TILE];
-    __m256i u[64];
-
-    for (int64_t j = 0; j < n_t; j++)
-        acc[j] = _mm256_setzero_ps();
-    for (int64_t b = 0; b < x->n / (128 * w->units); b++) {
-        struct part a = first;
-        int64_t at = w->bytes * b, j = 0;
-        prefetch_next(s, at, w->bytes);
-        for (int h = 0; h < w->units; h++)
-            take_2bits(u + 32 * h, s, at + w->codes + 32 * h, w->down);
-        __m256 scale = scales_2bits(s, w, at);
-        for (; j + 2 <= n_t; j += 2) {
-            meet_2bits(acc + j, u, scale, &a, x, t + j, b, w->units, 2);
-            a.p += 2 * a.p_step;
-            a.ep += 2 * a.ep_step;
-        }
-        if (j < n_t)
-            meet_2bits(acc + j, u, scale, &a, x, t + j, b, w->units, 1);
-        first.p += 128 * w->units;
-        first.ep += 16 * w->units;
-    }
-    for (int64_t j = 0; j < n_t; j++)
-        store_rows(y + j * y_step, acc[j], x->d[t + j], n_rows);
-}
-
-static ALWAYS_INLINE void packed_2bits(float *y, int64_t y_step, const uint8_t *w,
-                                       uint64_t row_bytes, int64_t rows,
-                                       const struct kq_act *x, const struct two_bits *f)
-{
-    for (int64_t t = 0; t < x->rows; t += TILE) {
-        int64_t n_t = min_i64(x->rows - t, TILE);
-        for (int64_t r = 0; r < rows; r += ROWS) {
-            struct row_set s;
-            rows_at(&s, w, row_bytes, r, rows);
-            if (n_t == 1)
-                one_2bits(y + t * y_step + r, &s, x, t, f, rows - r);
-            else
-                many_2bits(y + t * y_step + r, y_step, &s, x, t, n_t, f, rows - r);
-        }
-    }
-}
-
 typedef void trits_one(float *y, const struct row_set *s, const struct kq_act *x,
                        int64_t t, int64_t n_rows);
-typedef void trits_many(float *y, int64_t y_step, const struct row_set *s,
-                        const struct kq_act *x, int64_t t, int64_t n_t, int64_t n_rows);
-
-static ALWAYS_INLINE void packed_trits(float *y, int64_t y_step, const uint8_t *w,
-                                       uint64_t row_bytes, int64_t rows,
-                                       const struct kq_act *x, trits_one *one,
-                                       trits_many *many)
-{
-    for (int64_t t = 0; t < x->rows; t += TILE) {
-        int64_t n_t = min_i64(x->rows - t, TILE);
-        for (int64_t r = 0; r < rows; r += ROWS) {
-            struct row_set s;
-            rows_at(&s, w, row_bytes, r, rows);
-            if (n_t == 1)
-                one(y + t * y_step + r, &s, x, t, rows - r);
-            else
-                many(y + t * y_step + r, y_step, &s, x, t, n_t, rows - r);
-        }
-    }
-}
 
 #endif

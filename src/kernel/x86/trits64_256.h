@@ -9,7 +9,7 @@
 #ifndef KERNEL_X86_TRITS64_256_H
 #define KERNEL_X86_TRITS64_256_H
 
-#include "kernel/x86/ternary256.h"
+#include "kernel/x86/lines256.h"
 
 /* Which block of a unit of 128 columns, and whether it stands alone at the end of a row. */
 enum t64_place { T64_FIRST, T64_SECOND, T64_ALONE };
@@ -35,13 +35,12 @@ static ALWAYS_INLINE __m256i t64_block(const struct row_set *s, int i, int64_t a
     return _mm256_srli_si256(two_rows(s, i, at + 12), 2);
 }
 
-/* Byte 13 of all rows as scales: eighths of an octave above 2^-24, 0 is zero. */
-static ALWAYS_INLINE __m256 t64_scales(const __m256i *block)
+/* Bytes 12 and 13 of all rows in the low halves of lanes, byte 13 as scales: eighths of an
+ * octave above 2^-24, 0 is zero. */
+static ALWAYS_INLINE __m256 t64_log_scales(__m256i v)
 {
     const __m256i fraction = _mm256_setr_epi32(0x000000, 0x0b95c2, 0x1837f0, 0x25fed7,
                                                0x3504f3, 0x45672a, 0x5744fd, 0x6ac0c7);
-    __m256i v = _mm256_unpackhi_epi64(_mm256_unpackhi_epi32(block[0], block[1]),
-                                      _mm256_unpackhi_epi32(block[2], block[3]));
     __m256i q = _mm256_and_si256(_mm256_srli_epi32(v, 8), _mm256_set1_epi32(255));
     __m256i none = _mm256_cmpeq_epi32(q, _mm256_setzero_si256());
     __m256i step = _mm256_sub_epi32(q, _mm256_set1_epi32(1));
@@ -53,14 +52,19 @@ static ALWAYS_INLINE __m256 t64_scales(const __m256i *block)
     return _mm256_castsi256_ps(_mm256_andnot_si256(none, bits));
 }
 
+/* The scales of rows 0-7 from their blocks, two rows each. */
+static ALWAYS_INLINE __m256 t64_scales(const __m256i *block)
+{
+    return t64_log_scales(
+        _mm256_unpackhi_epi64(_mm256_unpackhi_epi32(block[0], block[1]),
+                              _mm256_unpackhi_epi32(block[2], block[3])));
+}
+
 /* Token t's part of the first unit; the next one is 160 codes and 32 factors on. */
 static ALWAYS_INLINE struct part t64_part(const struct kq_act *x, int64_t t)
 {
-    int64_t p_step = kq_p_step(KQ_TRITS64, x->n);
-    int64_t ep_step = kq_ep_step(KQ_TRITS64, x->n);
-
-    return (struct part){
-        x->p + t * p_step, x->ep + t * ep_step, p_step, ep_step, 16, true};
+    return (struct part){x->p + t * kq_p_step(KQ_TRITS64, x->n),
+                         x->ep + t * kq_ep_step(KQ_TRITS64, x->n), 16, true};
 }
 
 static ALWAYS_INLINE void t64_next(struct part *a)
@@ -105,64 +109,46 @@ static ALWAYS_INLINE void one_b2_t64(float *y, const struct row_set *s,
     store_rows(y, acc, x->d[t], n_rows);
 }
 
-/* acc[j] plus the block whose digits are u times n_t (1 or 2) tokens from t on. */
-static ALWAYS_INLINE void meet_b2_t64(__m256 *acc, const __m256i *u, __m256 scale,
-                                      const struct part *a, const struct kq_act *x,
-                                      int64_t t, int64_t group, int n_t)
+/* Digits 0-3 of byte 12 of each row, the rest of v is another's: four neighbouring columns. */
+static ALWAYS_INLINE __m256i t64_last_quad(__m256i v, struct thirds th)
 {
-    __m256i sum[8];
+    const __m256i one = _mm256_set1_epi32(255);
+    __m256i u[DIGITS];
 
-    dot_planes(sum, u, 4, a, n_t);
-    for (int j = 0; j < n_t; j++)
-        acc[j] = add_block(acc[j], scale, join_pairs(sum + 4 * j),
-                           act_sum(x, t + j, group, 4));
+    take_apart(u, v, false, th);
+    __m256i lo = _mm256_or_si256(_mm256_and_si256(u[0], one),
+                                 _mm256_slli_epi32(_mm256_and_si256(u[1], one), 8));
+    __m256i hi = _mm256_or_si256(_mm256_and_si256(u[2], one),
+                                 _mm256_slli_epi32(_mm256_and_si256(u[3], one), 8));
+    return two_pairs(lo, hi);
 }
 
-/* The same for n_t tokens and a block that is not taken apart. */
-static ALWAYS_INLINE void t64_many(__m256 *acc, const struct row_set *s, struct part a,
-                                   const struct kq_act *x, int64_t t, int64_t n_t,
-                                   int64_t c, struct thirds th, enum t64_place place)
-{
-    int half = place == T64_SECOND;
-    __m256i block[4], u[20];
-    int64_t j = 0, group = c / 16 + 4 * half;
-
-    a.p += 16 * half;
-    a.ep += 8 * half;
-    for (int i = 0; i < 4; i++) {
-        block[i] = t64_block(s, i, c / 64 * 14, place);
-        take_apart(u + i, 4, block[i], true, th);
-    }
-    __m256 scale = t64_scales(block);
-    for (; j + 2 <= n_t; j += 2, a.p += 2 * a.p_step, a.ep += 2 * a.ep_step) {
-        if (!half)
-            prefetch_act(&a, 160, 2);
-        meet_b2_t64(acc + j, u, scale, &a, x, t + j, group, 2);
-    }
-    if (j < n_t)
-        meet_b2_t64(acc + j, u, scale, &a, x, t + j, group, 1);
-}
-
-static ALWAYS_INLINE void many_b2_t64(float *y, int64_t y_step, const struct row_set *s,
-                                      const struct kq_act *x, int64_t t, int64_t n_t,
-                                      int64_t n_rows)
+/* Three dwords of five digits, whose fifth ones are three quads of a group, and a byte of
+ * four. Blocks are copied, so that nothing beyond a row is read. */
+static ALWAYS_INLINE void take_b2_t64(struct lines *m, const struct line_source *s,
+                                      int64_t r)
 {
     const struct thirds th = thirds_make();
-    struct part a = t64_part(x, t);
-    __m256 acc[TILE];
-    int64_t c = 0;
+    struct row_set half[HALVES];
 
-    for (int64_t j = 0; j < n_t; j++)
-        acc[j] = _mm256_setzero_ps();
-    for (; c + 128 <= x->n; c += 128, t64_next(&a)) {
-        prefetch_next(s, c / 64 * 14, 28);
-        t64_many(acc, s, a, x, t, n_t, c, th, T64_FIRST);
-        t64_many(acc, s, a, x, t, n_t, c, th, T64_SECOND);
-    }
-    if (c < x->n)
-        t64_many(acc, s, a, x, t, n_t, c, th, T64_ALONE);
-    for (int64_t j = 0; j < n_t; j++)
-        store_rows(y + j * y_step, acc[j], x->d[t + j], n_rows);
+    halves_at(half, s, r, m->g / 4 * 14, m->n_g / 4 * 14);
+    for (int g = 0; g < m->n_g; g += 4)
+        for (int h = 0; h < HALVES; h++) {
+            uint8_t block[ROWS][16];
+            const uint8_t *row[ROWS];
+            __m256i v[4];
+            for (int i = 0; i < ROWS; i++) {
+                row[i] = block[i];
+                store128(block[i], fourteen(half[h].row[i] + (m->g + g) / 4 * 14));
+            }
+            weave8(v, row, 0);
+            for (int i = 0; i < 3; i++) {
+                __m256i rest = take_group(m->code[g + i], h, v[i], th);
+                m->code[g + 3][i][h] = top_digits(rest, th);
+            }
+            m->code[g + 3][3][h] = t64_last_quad(v[3], th);
+            m->scale[g / 4][h] = t64_log_scales(v[3]);
+        }
 }
 
 #endif
