@@ -1,5 +1,5 @@
 # Tests of src/train. Gradients are checked on the same sources compiled for F64.
-set(B2_TRAIN_F64 attn embed glu head hidden layer linear lora mm net norm rope vec)
+set(B2_TRAIN_F64 attn conv delta embed gate glu head hidden layer layer_attn layer_delta linear lora mm net norm rope vec)
 list(TRANSFORM B2_TRAIN_F64 REPLACE "(.+)" "${CMAKE_SOURCE_DIR}/src/train/\\1.c")
 b2_test(test_train_grad SRC unit/test_train_grad.c unit/mm_f64.c ${B2_TRAIN_F64}
     LIBS b2_model)
@@ -7,6 +7,9 @@ target_compile_definitions(test_train_grad PRIVATE TRAIN_F64)
 b2_test(test_train_grad_more SRC unit/test_train_grad_more.c unit/mm_f64.c ${B2_TRAIN_F64}
     LIBS b2_model)
 target_compile_definitions(test_train_grad_more PRIVATE TRAIN_F64)
+b2_test(test_train_delta SRC unit/test_train_delta.c unit/mm_f64.c ${B2_TRAIN_F64}
+    LIBS b2_model)
+target_compile_definitions(test_train_delta PRIVATE TRAIN_F64)
 b2_test(test_train SRC unit/test_train.c LIBS b2_train)
 b2_test(test_adam SRC unit/test_adam.c LIBS b2_train)
 b2_test(test_latent SRC unit/test_latent.c LIBS b2_compress)
