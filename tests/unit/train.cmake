@@ -17,6 +17,8 @@ b2_test(test_file_space SRC unit/test_file_space.c LIBS b2_base)
 b2_test(test_textkind SRC unit/test_textkind.c LIBS b2_compress)
 b2_test(test_distill_data SRC unit/test_distill_data.c unit/tiny_model.c LIBS b2_compress)
 b2_test(test_distill SRC unit/test_distill.c unit/tiny_model.c LIBS b2_compress)
+b2_test(test_distill_qwen35 SRC unit/test_distill_qwen35.c
+    LIBS variant b2_compress LABELS unit threads)
 b2_test(test_distill_modes SRC unit/test_distill_modes.c unit/tiny_model.c LIBS b2_compress)
 add_test(NAME e2e_distill
     COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/e2e/test_distill.sh
