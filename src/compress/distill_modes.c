@@ -82,9 +82,10 @@ static bool matches_any(const struct distill *d, const char *glob, bool norms)
     struct matching m = {glob, false};
     char name[64];
 
-    for (int64_t i = 0; i < d->sm->hp.n_layers * N_LINEARS && !m.found; i++)
-        m.found = recipe_glob(
-            glob, netmodel_linear_name(name, i / N_LINEARS, (int)(i % N_LINEARS)));
+    for (int64_t i = 0; i < d->sm->hp.n_layers * N_LINEARS && !m.found; i++) {
+        netmodel_linear_name(name, i / N_LINEARS, (int)(i % N_LINEARS));
+        m.found = recipe_glob(glob, name) && modelfile_find(d->sm->mf, name) >= 0;
+    }
     if (norms)
         netmodel_each_norm(&n, match_norm, &m);
     return m.found;

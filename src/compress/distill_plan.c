@@ -235,14 +235,14 @@ static double flops_per_token(const struct distill *d)
 {
     const struct hparams *hp = &d->tm->hp;
     const double again = d->keep == NET_ALL ? 0 : 2;
-    double linear = 0;
-
-    for (int k = 0; k < N_LINEARS; k++)
-        linear += (double)(d->t.layer.lin[k].rows * d->t.layer.lin[k].cols);
-    linear *= (double)hp->n_layers;
+    const double linear = (double)netmodel_linear_values(d->tm);
     const double head = (double)(hp->vocab * hp->d);
-    const double attn = 2.0 * (double)(d->p->ctx * hp->n_heads * hp->head_dim) *
-                        (double)hp->n_layers; /* q k and p v, half of them masked */
+    double attn = 0; /* q k and p v, half of them masked; of states they count little */
+
+    for (int64_t i = 0; i < hp->n_layers; i++)
+        attn += hparams_recurrent(hp, i)
+                    ? 10.0 * (double)(hp->v_heads * hp->k_dim * hp->v_dim)
+                    : 2.0 * (double)(d->p->ctx * hp->n_heads * hp->head_dim);
     return linear * (2 + 2 + 4 + again) + head * 6 + attn * (1 + 1 + 2.5 + again / 2);
 }
 

@@ -152,6 +152,22 @@ static enum b2_status hash_map(char *hex, const struct file_map *map, size_t n,
     return rc;
 }
 
+/* What the steps to come rely on. The checksum says that a file is as it was written, not
+ * by whom. */
+static enum b2_status check_state(const struct distill *d, const struct walk *w)
+{
+    const struct distill_state *st = &d->st;
+    const bool counts = st->step >= 0 && st->step <= d->p->steps && st->n_points > 0 &&
+                        st->adam_step >= 0 && st->adam_step <= st->step;
+    const bool rates = st->rate_share > 0 && st->rate_share <= 1;
+
+    if (counts && rates && memchr(st->core, 0, sizeof st->core) &&
+        w->in.pos == w->in.size)
+        return B2_OK;
+    return err_set(w->err, B2_EFORMAT,
+                   "its numbers contradict each other; --force starts again");
+}
+
 enum b2_status distill_load(struct distill *d, struct b2_err *err)
 {
     struct file_map map = {0};
@@ -172,6 +188,8 @@ enum b2_status distill_load(struct distill *d, struct b2_err *err)
     if (!w.rc && memcmp(hex, map.data + n, HASH_HEX - 1) != 0)
         w.rc = err_set(err, B2_EFORMAT, "its checksum is wrong; --force starts again");
     body(&w, d);
+    if (!w.rc)
+        w.rc = check_state(d, &w);
     file_unmap(&map);
     if (w.rc)
         err_wrap(err, "%s", d->state_path);

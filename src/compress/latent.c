@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "base/pool.h"
+#include "compress/heads.h"
 #include "compress/rotate.h"
 #include "tensor/quant.h"
 #include "train/soft.h"
@@ -116,15 +117,22 @@ static enum b2_status check_kind(struct latent *l, const struct weight *w,
                        "%s: type %s is not trained (ternary types with a scale per "
                        "group are)",
                        w->name, dtype_info(w->type)->name);
-    if (w->rot && w->rot->head)
-        return err_set(err, B2_EUNSUP,
-                       "%s: a rotation that reorders heads is not trained", w->name);
     return B2_OK;
 }
 
-/* y = R x in place: signs, then the transform of each block. */
+static struct heads heads_of(const struct rotation *rot)
+{
+    const int64_t v = rot && rot->head > 0 ? rot->width / rot->head : 0;
+
+    return (struct heads){v > 0 ? v / rot->reps : 0, v};
+}
+
+/* y = R x in place: heads in their order, signs, then the transform of each block. */
 void latent_fold(const struct rotation *rot, float *x)
 {
+    const struct heads h = heads_of(rot);
+
+    heads_group(&h, x, rot ? rot->width : 0);
     for (int64_t i = 0; rot && i < rot->width; i++)
         x[i] *= rot->signs ? rot->signs[i] : 1.0f;
     for (int64_t i = 0; rot && i < rot->width; i += rot->block)
@@ -133,10 +141,13 @@ void latent_fold(const struct rotation *rot, float *x)
 
 void latent_unfold(const struct rotation *rot, float *x)
 {
+    const struct heads h = heads_of(rot);
+
     for (int64_t i = 0; rot && i < rot->width; i += rot->block)
         rotate_hadamard(x + i, rot->block);
     for (int64_t i = 0; rot && i < rot->width; i++)
         x[i] *= rot->signs ? rot->signs[i] : 1.0f;
+    heads_ungroup(&h, x, rot ? rot->width : 0);
 }
 
 /* ---- the start ---- */

@@ -25,9 +25,6 @@ enum b2_status latent_free_check(struct latent *l, const struct weight *w,
         return err_set(err, B2_EUNSUP,
                        "%s: rows of %lld have no whole blocks of %d for %s: take F16",
                        w->name, (long long)l->stored, info->block, info->name);
-    if (w->rot && w->rot->head)
-        return err_set(err, B2_EUNSUP,
-                       "%s: a rotation that reorders heads is not trained", w->name);
     l->type = how->type;
     l->groups = 0;
     return B2_OK;

@@ -2,126 +2,34 @@
  * netmodel.c - weights of a model in F32 when a layer needs them, gradients taken in when
  * it is done.
  */
-#include "compress/netmodel.h"
+#include "compress/netmodel_int.h"
 
 #include "base/file_space.h"
 #include "base/mem.h"
 #include "base/pool.h"
-#include "compress/rotate.h"
-#include "tensor/quant.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { ROWS = 16, MAX_BLOCK = 256 /* weights of any type's block */ };
+enum { ROWS = 16, ALIGN = 16 };
 
-static const char *const linear_names[] = {
-    "attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"};
-static const char *const norm_names[] = {"attn_norm",   "attn_q_norm",
-                                         "attn_k_norm", "post_attention_norm",
-                                         "ffn_norm",    "post_ffw_norm"};
+/* ---- embedding and head ---- */
 
-const char *netmodel_linear_name(char *buf, int64_t layer, int which)
-{
-    snprintf(buf, 64, "blk.%lld.%s.weight", (long long)layer, linear_names[which]);
-    return buf;
-}
-
-static const struct weight *weight_of(const struct model *m, int64_t layer, int which)
-{
-    const struct layer_weights *l = &m->layers[layer];
-    const struct weight *const all[] = {&l->q,    &l->k,  &l->v,   &l->o,
-                                        &l->gate, &l->up, &l->down};
-
-    return all[which];
-}
-
-static const float *bias_of(const struct model *m, int64_t layer, int which)
-{
-    const struct layer_weights *l = &m->layers[layer];
-    const float *const all[N_LINEARS] = {l->q_bias, l->k_bias, l->v_bias};
-
-    return all[which];
-}
-
-static const float *norm_of(const struct model *m, int64_t layer, int which)
-{
-    const struct layer_weights *l = &m->layers[layer];
-    const float *const all[] = {l->attn_norm,      l->q_norm,   l->k_norm,
-                                l->attn_post_norm, l->ffn_norm, l->ffn_post_norm};
-
-    return all[which];
-}
-
-static int64_t norm_len(const struct hparams *hp, int which)
-{
-    return which == NORM_Q || which == NORM_K ? hp->head_dim : hp->d;
-}
-
-/* ---- decoding ---- */
-
-/* Values of a stored row without its padding: whole blocks, then one that padding ends. */
-static void stored_row(const struct weight *w, float *row, int64_t r)
-{
-    float last[MAX_BLOCK];
-    const struct dtype_info *info = dtype_info(w->type);
-    const int64_t whole = w->pad ? w->cols / info->block * info->block : w->cols;
-    const uint8_t *src = w->data + (uint64_t)r * w->row_bytes;
-
-    quant_decode_row(w->type, row, src, whole);
-    if (whole < w->cols) {
-        quant_decode_row(w->type, last,
-                         src + (uint64_t)(whole / info->block) * (uint64_t)info->bytes,
-                         info->block);
-        memcpy(row + whole, last, (size_t)(w->cols - whole) * sizeof *row);
-    }
-    for (int64_t i = 0; (info->flags & DTF_APART) && i < w->cols; i++)
-        row[i] *= w->scale;
-}
-
-/* Rows [begin, end) in the plain basis. */
-static void plain_rows(const struct weight *w, float *dst, int64_t begin, int64_t end)
-{
-    const struct rotation *rot = w->rot;
-
-    for (int64_t r = begin; r < end; r++) {
-        float *row = dst + (r - begin) * w->cols;
-        stored_row(w, row, r);
-        for (int64_t i = 0; rot && i < rot->width; i += rot->block)
-            rotate_hadamard(row + i, rot->block);
-        for (int64_t i = 0; rot && rot->signs && i < rot->width; i++)
-            row[i] *= rot->signs[i];
-    }
-}
-
-struct decode {
+struct embedding {
     const struct weight *w;
-    float *dst;
+    float *x;
     const int32_t *ids;
     float scale;
 };
 
-static void decode_part(void *ctx, int64_t begin, int64_t end, int thread)
-{
-    const struct decode *d = ctx;
-
-    (void)thread;
-    plain_rows(d->w, d->dst + begin * d->w->cols, begin, end);
-}
-
-static void decode_weight(const struct weight *w, float *dst, struct pool *pool)
-{
-    pool_run(pool, decode_part, &(struct decode){.w = w, .dst = dst}, w->rows, ROWS);
-}
-
 static void embed_part(void *ctx, int64_t begin, int64_t end, int thread)
 {
-    const struct decode *d = ctx;
+    const struct embedding *d = ctx;
 
     (void)thread;
     for (int64_t t = begin; t < end; t++) {
-        float *x = d->dst + t * d->w->cols;
-        plain_rows(d->w, x, d->ids[t], d->ids[t] + 1);
+        float *x = d->x + t * d->w->cols;
+        netmodel_rows(d->w, x, d->ids[t], d->ids[t] + 1);
         for (int64_t i = 0; d->scale != 1.0f && i < d->w->cols; i++)
             x[i] *= d->scale;
     }
@@ -130,7 +38,7 @@ static void embed_part(void *ctx, int64_t begin, int64_t end, int thread)
 void netmodel_embed(const struct netmodel *n, float *x, const int32_t *ids,
                     int64_t n_ids)
 {
-    struct decode d = {&n->m->embd, x, ids, n->m->hp.embd_scale};
+    struct embedding d = {&n->m->embd, x, ids, n->m->hp.embd_scale};
 
     pool_run(n->pool, embed_part, &d, n_ids, ROWS);
 }
@@ -139,7 +47,7 @@ static void head_rows(void *ctx, real *dst, int64_t begin, int64_t end)
 {
     const struct model *m = ctx;
 
-    plain_rows(&m->head, dst, begin, end);
+    netmodel_rows(&m->head, dst, begin, end);
 }
 
 struct head netmodel_head(const struct netmodel *n)
@@ -184,19 +92,31 @@ static int64_t norm_at(const struct netmodel *n, int64_t layer, int which)
 
     for (int64_t i = 0; i <= layer; i++)
         for (int k = 0; k < (i < layer ? N_NORMS : which); k++)
-            at += norm_of(n->m, i, k) ? norm_len(&n->m->hp, k) : 0;
+            at += netmodel_norm(n->m, i, k) ? netmodel_norm_len(&n->m->hp, k) : 0;
     return at;
 }
 
 static void point_norms(struct netmodel *n, int64_t layer)
 {
     for (int k = 0; k < N_NORMS; k++) {
-        const float *gain = norm_of(n->m, layer, k);
+        const float *gain = netmodel_norm(n->m, layer, k);
         const int64_t at = n->norms.p && gain ? norm_at(n, layer, k) : 0;
-        n->layer.norm[k] = (struct norm){n->norms.p && gain ? n->norms.p + at : gain,
-                                         norm_len(&n->m->hp, k), n->m->hp.norm_eps};
+        n->layer.norm[k] =
+            (struct norm){n->norms.p && gain ? n->norms.p + at : gain,
+                          netmodel_norm_len(&n->m->hp, k), n->m->hp.norm_eps};
         n->grad.norm[k] = n->norms.p && gain ? n->norms.g + at : NULL;
     }
+}
+
+/* Which kind of layer, and a gated delta net's numbers. */
+static void point_delta(struct netmodel *n, int64_t layer)
+{
+    const struct delta_weights *w = n->m->layers[layer].delta;
+
+    n->layer.is_delta = w != NULL;
+    n->layer.delta.conv = w ? w->conv : NULL;
+    n->layer.delta.rate = w ? w->rate : NULL;
+    n->layer.delta.bias = w ? w->bias : NULL;
 }
 
 static const struct layer *get_layer(void *ctx, int64_t i)
@@ -212,17 +132,22 @@ static const struct layer *get_layer(void *ctx, int64_t i)
         return &n->layer;
     n->current = i;
     n->layer.window = slides ? hp->window : 0;
+    point_delta(n, i);
     n->layer.rope.cos = n->turns + (local ? 2 * half : 0);
     n->layer.rope.sin = n->layer.rope.cos + half;
     for (int k = 0; k < N_LINEARS; k++) {
         const struct latent *l = netmodel_latent(n, i, k);
+        const struct weight *w = netmodel_weight(n->m, i, k);
+        n->layer.lin[k] =
+            (struct linear){n->w[k], netmodel_bias(n->m, i, k), w->rows, w->cols};
+        if (w->rows == 0)
+            continue;
         if (l && !(n->as_came && l->kind == LATENT_FREE)) {
             latent_weights(l, n->env, n->w[k], n->sharp);
             netmodel_rest(n, i * N_LINEARS + k);
         } else {
-            decode_weight(weight_of(n->m, i, k), n->w[k], n->pool);
+            netmodel_decode(w, n->w[k], n->pool);
         }
-        n->layer.lin[k].b = bias_of(n->m, i, k);
     }
     point_norms(n, i);
     return &n->layer;
@@ -234,7 +159,8 @@ static const struct layer_grad *get_grad(void *ctx, int64_t i)
 
     for (int k = 0; k < N_LINEARS; k++) {
         const struct linear *l = &n->layer.lin[k];
-        n->grad.lin[k].w = netmodel_latent(n, i, k) || n->look.fn ? n->dw[k] : NULL;
+        const bool wanted = l->rows > 0 && (netmodel_latent(n, i, k) || n->look.fn);
+        n->grad.lin[k].w = wanted ? n->dw[k] : NULL;
         if (n->grad.lin[k].w)
             memset(n->dw[k], 0, (size_t)(l->rows * l->cols) * sizeof(float));
     }
@@ -274,12 +200,10 @@ void netmodel_each_norm(const struct netmodel *n,
 
     for (int64_t i = 0; i < hp->n_layers; i++) {
         for (int k = 0; k < N_NORMS; k++) {
-            if (!norm_of(n->m, i, k))
+            if (!netmodel_norm(n->m, i, k))
                 continue;
-            snprintf(name, sizeof name, "blk.%lld.%s.weight", (long long)i,
-                     norm_names[k]);
-            fn(ctx, name, at, norm_len(hp, k));
-            at += norm_len(hp, k);
+            fn(ctx, netmodel_norm_name(name, n->m, i, k), at, netmodel_norm_len(hp, k));
+            at += netmodel_norm_len(hp, k);
         }
     }
     fn(ctx, "output_norm.weight", at, hp->d);
@@ -292,12 +216,31 @@ static int64_t turn_reals(const struct model *m, int64_t ctx)
     return 4 * ctx * (m->hp.n_rot / 2);
 }
 
-static int64_t layer_values(const struct model *m)
+/* Where each matrix of a layer lies among the decoded ones; returns how many values there
+ * are. A layer has either kind of block before the feed-forward one: they share a place. */
+static int64_t lay_out(const struct model *m, int64_t at[N_LINEARS])
 {
-    int64_t sum = 0;
+    int64_t size[N_LINEARS] = {0}, attn = 0, delta = 0;
 
-    for (int k = 0; k < N_LINEARS; k++)
-        sum += weight_of(m, 0, k)->rows * weight_of(m, 0, k)->cols;
+    for (int64_t i = 0; i < m->hp.n_layers; i++) /* those of a kind are alike */
+        for (int k = 0; k < N_LINEARS; k++) {
+            const struct weight *w = netmodel_weight(m, i, k);
+            size[k] =
+                (w->rows ? w->rows * w->cols + ALIGN - 1 : size[k]) / ALIGN * ALIGN;
+        }
+    for (int k = LIN_Q; k < LIN_GATE; k++) {
+        at[k] = attn;
+        attn += size[k];
+    }
+    for (int k = LIN_QKV; k < N_LINEARS; k++) {
+        at[k] = delta;
+        delta += size[k];
+    }
+    int64_t sum = max_i64(attn, delta);
+    for (int k = LIN_GATE; k <= LIN_DOWN; k++) {
+        at[k] = sum;
+        sum += size[k];
+    }
     return sum;
 }
 
@@ -307,7 +250,7 @@ int64_t netmodel_norm_values(const struct model *m)
 
     for (int64_t i = 0; i < m->hp.n_layers; i++)
         for (int k = 0; k < N_NORMS; k++)
-            sum += norm_of(m, i, k) ? norm_len(&m->hp, k) : 0;
+            sum += netmodel_norm(m, i, k) ? netmodel_norm_len(&m->hp, k) : 0;
     return sum;
 }
 
@@ -319,25 +262,37 @@ static bool can_train(const struct weight *w)
            !(dtype_info(w->type)->flags & DTF_APART);
 }
 
+/* Those of attention and feed-forward blocks come first, of all layers: whatever kinds
+ * there are, their latents start at the same places. */
+static uint64_t seed_of(const struct model *m, uint64_t seed, int64_t i, int k)
+{
+    const int64_t item = k < LIN_QKV ? i * LIN_QKV + k
+                                     : m->hp.n_layers * LIN_QKV +
+                                           i * (N_LINEARS - LIN_QKV) + k - LIN_QKV;
+
+    return seed + (uint64_t)item * 1000003u;
+}
+
 /* How matrix k of layer i is trained; false: it is not. */
 static bool kind_of(struct latent_how *out, const struct model *m,
                     const struct netmodel_how *how, int64_t i, int k)
 {
     char name[64];
 
-    *out = (struct latent_how){.kind = LATENT_ALL,
-                               .seed = how->seed +
-                                       (uint64_t)(i * N_LINEARS + k) * 1000003u};
+    *out = (struct latent_how){.kind = LATENT_ALL, .seed = seed_of(m, how->seed, i, k)};
+    if (netmodel_weight(m, i, k)->rows == 0)
+        return false;
     if (how->kind)
         how->kind(how->ctx_of_kind, netmodel_linear_name(name, i, k), out);
-    return out->kind == LATENT_FREE || can_train(weight_of(m, i, k));
+    return out->kind == LATENT_FREE || can_train(netmodel_weight(m, i, k));
 }
 
 uint64_t netmodel_bytes(const struct model *m, const struct netmodel_how *how)
 {
     const bool trained = how->teacher != NULL;
+    int64_t at[N_LINEARS];
     const uint64_t reals = (uint64_t)turn_reals(m, how->ctx) +
-                           (uint64_t)layer_values(m) * (trained ? 2 : 1) +
+                           (uint64_t)lay_out(m, at) * (trained ? 2 : 1) +
                            (trained ? 4 * (uint64_t)netmodel_norm_values(m) : 0);
 
     return reals * sizeof(float);
@@ -350,7 +305,7 @@ struct netmodel_share netmodel_share(const struct model *m,
     struct latent_how kind;
 
     for (int k = 0; k < N_LINEARS; k++) {
-        const struct weight *w = weight_of(m, layer, k);
+        const struct weight *w = netmodel_weight(m, layer, k);
         if (!kind_of(&kind, m, how, layer, k))
             continue;
         out.latents += latent_bytes(w, &kind);
@@ -361,26 +316,35 @@ struct netmodel_share netmodel_share(const struct model *m,
     return out;
 }
 
+/* The first layer of the kind of layer i. */
+static int64_t first_alike(const struct model *m, int64_t i)
+{
+    int64_t first = 0;
+
+    while (!m->layers[first].delta != !m->layers[i].delta)
+        first++;
+    return first;
+}
+
 enum b2_status netmodel_check(const struct model *m, struct b2_err *err)
 {
     const struct arch *a = m->hp.arch;
 
-    if (a->delta || a->attn_gate || a->sub_norms || a->fused || a->longrope)
+    if (a->sub_norms || a->fused || a->longrope)
         return err_set(err, B2_EUNSUP,
                        "%s: architecture `%s` cannot be distilled yet (llama, qwen2, "
-                       "qwen3, gemma3 can)",
+                       "qwen3, qwen35, gemma3 can)",
                        modelfile_path(m->mf), a->name);
-    for (int64_t i = 0; i < m->hp.n_layers; i++)
+    for (int64_t i = 0; i < m->hp.n_layers; i++) {
+        const int64_t first = first_alike(m, i);
         for (int k = 0; k < N_LINEARS; k++) {
-            const struct weight *w = weight_of(m, i, k);
-            if (w->rot && w->rot->head)
-                return err_set(err, B2_EUNSUP, "%s: its rotation reorders heads",
-                               w->name);
-            if (w->rows != weight_of(m, 0, k)->rows ||
-                w->cols != weight_of(m, 0, k)->cols)
+            const struct weight *w = netmodel_weight(m, i, k);
+            const struct weight *like = netmodel_weight(m, first, k);
+            if (w->rows != like->rows || w->cols != like->cols)
                 return err_set(err, B2_EUNSUP, "%s: layers of different shapes",
                                w->name);
         }
+    }
     return B2_OK;
 }
 
@@ -389,20 +353,19 @@ static enum b2_status make_buffers(struct netmodel *n, struct b2_err *err)
     const struct hparams *hp = &n->m->hp;
     const bool grads = n->latent || n->look.fn;
     const int64_t half = n->ctx * (hp->n_rot / 2);
-    bool ok = true;
+    int64_t at[N_LINEARS];
+    const size_t values = (size_t)lay_out(n->m, at);
 
     n->turns = mem_calloc((size_t)turn_reals(n->m, n->ctx), sizeof *n->turns);
-    for (int k = 0; k < N_LINEARS; k++) {
-        const struct weight *w = weight_of(n->m, 0, k);
-        const size_t values = (size_t)(w->rows * w->cols);
-        n->w[k] = mem_aligned(64, values, sizeof(float));
-        if (grads)
-            n->dw[k] = mem_aligned(64, values, sizeof(float));
-        ok = ok && n->w[k] && (!grads || n->dw[k]);
-        n->layer.lin[k] = (struct linear){n->w[k], NULL, w->rows, w->cols};
-    }
-    if (!ok || !n->turns)
+    n->weights = mem_aligned(64, values, sizeof *n->weights);
+    if (grads)
+        n->grads = mem_aligned(64, values, sizeof *n->grads);
+    if (!n->turns || !n->weights || (grads && !n->grads))
         return err_set(err, B2_ENOMEM, "out of memory for a layer");
+    for (int k = 0; k < N_LINEARS; k++) {
+        n->w[k] = n->weights + at[k];
+        n->dw[k] = grads ? n->grads + at[k] : NULL;
+    }
     const struct rope_table *all = model_rope(n->m, false, n->ctx);
     rope_fill(n->turns, n->turns + half, all->freq, all->mscale, n->ctx, hp->n_rot);
     const struct rope_table *local = model_rope(n->m, true, n->ctx);
@@ -444,11 +407,11 @@ static enum b2_status make_norms(struct netmodel *n, struct b2_err *err)
     n->norms = (struct param){p, p + len, p + 2 * len, p + 3 * len, len, 1.0f};
     for (int64_t i = 0; i < hp->n_layers; i++)
         for (int k = 0; k < N_NORMS; k++) {
-            const float *gain = norm_of(n->m, i, k);
+            const float *gain = netmodel_norm(n->m, i, k);
             if (!gain)
                 continue;
-            memcpy(p + at, gain, (size_t)norm_len(hp, k) * sizeof *p);
-            at += norm_len(hp, k);
+            memcpy(p + at, gain, (size_t)netmodel_norm_len(hp, k) * sizeof *p);
+            at += netmodel_norm_len(hp, k);
         }
     memcpy(p + at, n->m->out_norm, (size_t)hp->d * sizeof *p);
     n->net.out_norm.gain = p + at;
@@ -462,11 +425,11 @@ static enum b2_status make_latents(struct netmodel *n, const struct netmodel_how
 
     for (int64_t i = 0; i < n->m->hp.n_layers && !rc; i++) {
         for (int k = 0; k < N_LINEARS && !rc; k++) {
-            const struct weight *w = weight_of(n->m, i, k);
+            const struct weight *w = netmodel_weight(n->m, i, k);
             struct latent_how kind;
             if (!kind_of(&kind, n->m, how, i, k))
                 continue;
-            decode_weight(weight_of(how->teacher, i, k), n->w[k], n->pool);
+            netmodel_decode(netmodel_weight(how->teacher, i, k), n->w[k], n->pool);
             kind.teacher = n->w[k];
             if (how->space && i >= how->resident) {
                 kind.place = file_space_take(how->space, latent_bytes(w, &kind));
@@ -488,6 +451,15 @@ static enum b2_status make_latents(struct netmodel *n, const struct netmodel_how
     return rc;
 }
 
+static bool same_deltas(const struct hparams *a, const struct hparams *b)
+{
+    for (int64_t i = 0; i < a->n_layers; i++)
+        if (hparams_recurrent(a, i) != hparams_recurrent(b, i))
+            return false;
+    return a->conv_taps == b->conv_taps && a->k_heads == b->k_heads &&
+           a->v_heads == b->v_heads && a->k_dim == b->k_dim && a->v_dim == b->v_dim;
+}
+
 enum b2_status netmodel_check_pair(const struct model *s, const struct model *t,
                                    struct b2_err *err)
 {
@@ -498,12 +470,21 @@ enum b2_status netmodel_check_pair(const struct model *s, const struct model *t,
     if (s->hp.n_layers != t->hp.n_layers || s->hp.vocab != t->hp.vocab ||
         s->hp.d != t->hp.d || s->hp.f != t->hp.f || s->hp.arch != t->hp.arch ||
         s->hp.n_heads != t->hp.n_heads || s->hp.n_kv_heads != t->hp.n_kv_heads ||
-        s->hp.head_dim != t->hp.head_dim)
+        s->hp.head_dim != t->hp.head_dim || !same_deltas(&s->hp, &t->hp))
         return err_set(err, B2_EUNSUP,
                        "%s and its teacher %s have different shapes: give the model "
                        "that the student was made from",
                        modelfile_path(s->mf), modelfile_path(t->mf));
     return netmodel_check(t, err);
+}
+
+/* Which norms there are, in whatever layer, decides sizes of buffers. */
+static void show_norms(struct netmodel *n)
+{
+    for (int64_t i = 0; i < n->m->hp.n_layers; i++)
+        for (int k = 0; k < N_NORMS; k++)
+            if (netmodel_norm(n->m, i, k))
+                n->layer.norm[k].gain = netmodel_norm(n->m, i, k);
 }
 
 enum b2_status netmodel_new(struct netmodel *out, const struct model *m,
@@ -531,6 +512,13 @@ enum b2_status netmodel_new(struct netmodel *out, const struct model *m,
                        .head_dim = hp->head_dim,
                        .attn_scale = hp->attn_scale,
                        .glu = hp->arch->glu,
+                       .attn_gate = hp->arch->attn_gate,
+                       .delta = {.taps = hp->conv_taps,
+                                 .k_heads = hp->k_heads,
+                                 .v_heads = hp->v_heads,
+                                 .k_dim = hp->k_dim,
+                                 .v_dim = hp->v_dim,
+                                 .eps = hp->norm_eps},
                        .rope = {hp->arch->rope, hp->head_dim, hp->n_rot, NULL, NULL}};
     out->net = (struct net){.n_layers = hp->n_layers,
                             .d = hp->d,
@@ -551,7 +539,7 @@ enum b2_status netmodel_new(struct netmodel *out, const struct model *m,
         rc = make_latents(out, how, err);
     if (!rc && how->teacher)
         rc = make_norms(out, err);
-    point_norms(out, 0); /* which norms there are decides sizes of buffers */
+    show_norms(out);
     if (rc)
         netmodel_free(out);
     return rc;
@@ -559,10 +547,8 @@ enum b2_status netmodel_new(struct netmodel *out, const struct model *m,
 
 void netmodel_free(struct netmodel *n)
 {
-    for (int k = 0; k < N_LINEARS; k++) {
-        mem_free(n->w[k]);
-        mem_free(n->dw[k]);
-    }
+    mem_free(n->weights);
+    mem_free(n->grads);
     for (int64_t i = 0; n->latent && i < n->m->hp.n_layers * N_LINEARS; i++)
         latent_free(&n->latent[i]);
     mem_free(n->latent);

@@ -3,7 +3,9 @@
  *
  * Frozen (a teacher): each layer's weights are decoded to F32 when it is needed. Trained
  * (a student): ternary matrices have latents (latent.h), norms stored as F32 are trained
- * too, everything else stays. One layer lies in F32 at a time. A frozen model may still
+ * too, everything else stays (of a gated delta net: its convolution and the rates of its
+ * decay, which say how long it remembers; texts of a training are too short to show that).
+ * One layer lies in F32 at a time. A frozen model may still
  * have its gradients looked at.
  */
 #ifndef COMPRESS_NETMODEL_H
@@ -28,6 +30,7 @@ struct netmodel {
     struct layer layer;     /* the one that is decoded */
     struct layer_grad grad; /* where its gradients go; trained only */
     int64_t current;        /* its number; -1: none */
+    float *weights, *grads; /* of a layer; in them: */
     float *w[N_LINEARS], *dw[N_LINEARS];
     real *turns; /* cos and sin of both kinds of layers */
     int64_t ctx;
@@ -69,6 +72,7 @@ struct netmodel_share {
 struct netmodel_share netmodel_share(const struct model *m,
                                      const struct netmodel_how *how, int64_t layer);
 int64_t netmodel_norm_values(const struct model *m);
+int64_t netmodel_linear_values(const struct model *m); /* of all layers' matrices */
 
 /* B2_EUNSUP: an architecture without a backward pass, layers of different shapes. */
 enum b2_status netmodel_check(const struct model *m, struct b2_err *err) NODISCARD;

@@ -30,6 +30,11 @@ static inline real r_tanh(real x)
 {
     return tanh(x);
 }
+
+static inline real r_log1p(real x)
+{
+    return log1p(x);
+}
 #else
 typedef float real;
 
@@ -59,11 +64,22 @@ static inline real r_tanh(real x)
 {
     return tanhf(x);
 }
+
+static inline real r_log1p(real x)
+{
+    return log1pf(x);
+}
 #endif
 
 static inline real r_sigmoid(real x)
 {
     return 1 / (1 + r_exp(-x));
+}
+
+/* log(1 + e^x); above 20 the F32 of it is x. */
+static inline real r_softplus(real x)
+{
+    return x > 20 ? x : r_log1p(r_exp(x));
 }
 
 #endif

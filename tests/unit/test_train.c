@@ -18,8 +18,9 @@ static struct kernels kernels;
 
 enum { LAYERS = 2, MAX_NAME = 64 };
 
-/* Order of make.py's hp. */
+/* Order of make.py's hp; from HP_TAPS on of qwen35 alone. */
 enum { HP_ROPE, HP_GLU, HP_HEADS, HP_KV, HP_SIZE, HP_SCALE, HP_CAP, HP_FINAL, HP_EMBD };
+enum { HP_TAPS = HP_EMBD + 1, HP_K_HEADS, HP_V_HEADS, HP_DIM };
 
 struct fixture {
     char *file;
@@ -27,17 +28,19 @@ struct fixture {
     struct layer layers[LAYERS];
     struct layer_grad grads[LAYERS];
     real *cos_sin[LAYERS];
+    real *conv; /* of the first layer, channels in a row as the pass wants them */
     int32_t *pos, *ids, *target;
     struct layer_batch b;
     struct net net;
     real *dnorm, *dembd;
 };
 
-static const char *const lin_names[] = {"attn_q",   "attn_k", "attn_v",  "attn_output",
-                                        "ffn_gate", "ffn_up", "ffn_down"};
-static const char *const norm_names[] = {"attn_norm",   "attn_q_norm",
-                                         "attn_k_norm", "post_attention_norm",
-                                         "ffn_norm",    "post_ffw_norm"};
+static const char *const lin_names[N_LINEARS] = {
+    "attn_q",   "attn_k",   "attn_v",    "attn_output", "ffn_gate", "ffn_up",
+    "ffn_down", "attn_qkv", "attn_gate", "ssm_alpha",   "ssm_beta", "ssm_out"};
+static const char *const norm_names[N_NORMS] = {
+    "attn_norm", "attn_q_norm",   "attn_k_norm", "post_attention_norm",
+    "ffn_norm",  "post_ffw_norm", "ssm_norm"};
 
 static const struct tensor *find(const struct fixture *f, const char *name)
 {
@@ -77,6 +80,39 @@ static real *grad_like(const struct fixture *f, int layer, const char *what,
     return t ? mem_calloc((size_t)tensor_count(t), sizeof(real)) : NULL;
 }
 
+/* The numbers of a gated delta net, which is the first layer. */
+static void fill_delta(struct fixture *f, const float *hp)
+{
+    struct layer *l = &f->layers[0];
+    const float *w = values(f, "blk.0.ssm_conv1d.weight");
+    const int64_t taps = (int64_t)hp[HP_TAPS];
+    const int64_t channels = find(f, "blk.0.ssm_conv1d.weight")->ne[1];
+    const int64_t heads = (int64_t)hp[HP_V_HEADS], dim = (int64_t)hp[HP_DIM];
+
+    f->conv = mem_calloc((size_t)(taps * channels), sizeof *f->conv);
+    for (int64_t i = 0; i < taps * channels; i++)
+        f->conv[i % taps * channels + i / taps] = w[i];
+    l->is_delta = true;
+    for (int i = 0; i < LAYERS; i++) {
+        f->layers[i].attn_gate = true;
+        f->layers[i].delta = (struct layer_delta){
+            taps, (int64_t)hp[HP_K_HEADS], heads, dim, dim, 1e-5f, NULL, NULL, NULL};
+    }
+    l->delta.conv = f->conv;
+    l->delta.rate = values(f, "blk.0.ssm_a");
+    l->delta.bias = values(f, "blk.0.ssm_dt.bias");
+    f->grads[0].conv = mem_calloc((size_t)(taps * channels), sizeof(real));
+    f->grads[0].rate = mem_calloc((size_t)heads, sizeof(real));
+    f->grads[0].bias = mem_calloc((size_t)heads, sizeof(real));
+}
+
+static int64_t norm_len(const struct fixture *f, const struct layer *l, int which)
+{
+    if (which == NORM_DELTA)
+        return (int64_t)values(f, "hp")[HP_DIM];
+    return which == NORM_Q || which == NORM_K ? l->head_dim : l->d;
+}
+
 static void fill_layer(struct fixture *f, int i, const float *hp)
 {
     struct layer *l = &f->layers[i];
@@ -100,6 +136,8 @@ static void fill_layer(struct fixture *f, int i, const float *hp)
     for (int k = 0; k < N_LINEARS; k++) {
         snprintf(name, sizeof name, "blk.%d.%s.weight", i, lin_names[k]);
         const struct tensor *t = find(f, name);
+        if (!t)
+            continue;
         l->lin[k] = (struct linear){
             values(f, name), in_layer(f, i, lin_names[k], "bias"), t->ne[1], t->ne[0]};
         f->grads[i].lin[k].w = grad_like(f, i, lin_names[k], "weight");
@@ -107,9 +145,8 @@ static void fill_layer(struct fixture *f, int i, const float *hp)
     }
     l->f = l->lin[LIN_GATE].rows;
     for (int k = 0; k < N_NORMS; k++) {
-        bool head = k == NORM_Q || k == NORM_K;
-        l->norm[k] = (struct norm){in_layer(f, i, norm_names[k], "weight"),
-                                   head ? l->head_dim : l->d, 1e-5f};
+        const float *gain = in_layer(f, i, norm_names[k], "weight");
+        l->norm[k] = (struct norm){gain, gain ? norm_len(f, l, k) : 0, 1e-5f};
         f->grads[i].norm[k] = grad_like(f, i, norm_names[k], "weight");
     }
 }
@@ -158,6 +195,8 @@ static void open_fixture(struct fixture *f, const char *arch)
     f->b = (struct layer_batch){ids->ne[1], ids->ne[0], f->pos, NULL};
     for (int i = 0; i < LAYERS; i++)
         fill_layer(f, i, values(f, "hp"));
+    if (find(f, "blk.0.ssm_a"))
+        fill_delta(f, values(f, "hp"));
     f->net = (struct net){
         .n_layers = LAYERS,
         .d = f->layers[0].d,
@@ -180,7 +219,11 @@ static void close_fixture(struct fixture *f)
         }
         for (int k = 0; k < N_NORMS; k++)
             mem_free(f->grads[i].norm[k]);
+        mem_free(f->grads[i].conv);
+        mem_free(f->grads[i].rate);
+        mem_free(f->grads[i].bias);
     }
+    mem_free(f->conv);
     mem_free(f->pos);
     mem_free(f->ids);
     mem_free(f->target);
@@ -200,10 +243,14 @@ static struct head_sums step(struct fixture *f, const struct env *e, int threads
         find(f, "token_embd.weight")->ne[1], d, embd, NULL, NULL, hp[HP_FINAL]};
     struct head_loss loss = {head, head, true, 1.0f, 0.25f, 1.0f, threads, NULL};
     struct head_sums sums = {0};
-    struct net_work *w = net_work_new(&f->net, &f->layers[0], &f->b, threads,
-                                      threads == 2 ? NET_ALL : NET_INPUTS);
+    struct layer shape = f->layers[0]; /* with the norms of both */
     real *dh = mem_calloc((size_t)(n * d), sizeof *dh);
 
+    for (int k = 0; k < N_NORMS; k++)
+        if (!shape.norm[k].gain)
+            shape.norm[k].gain = f->layers[1].norm[k].gain;
+    struct net_work *w = net_work_new(&f->net, &shape, &f->b, threads,
+                                      threads == 2 ? NET_ALL : NET_INPUTS);
     assert_non_null(w);
     loss.scratch =
         mem_calloc((size_t)head_scratch(&loss, threads), sizeof *loss.scratch);
@@ -252,7 +299,8 @@ static void compare_layer(const struct fixture *f, int layer)
 
     for (int k = 0; k < N_LINEARS; k++) {
         snprintf(name, sizeof name, "blk.%d.%s.weight", layer, lin_names[k]);
-        compare(f, name, f->grads[layer].lin[k].w);
+        if (f->grads[layer].lin[k].w)
+            compare(f, name, f->grads[layer].lin[k].w);
         snprintf(name, sizeof name, "blk.%d.%s.bias", layer, lin_names[k]);
         if (f->grads[layer].lin[k].b)
             compare(f, name, f->grads[layer].lin[k].b);
@@ -262,6 +310,20 @@ static void compare_layer(const struct fixture *f, int layer)
         if (f->grads[layer].norm[k])
             compare(f, name, f->grads[layer].norm[k]);
     }
+}
+
+static void compare_delta(const struct fixture *f)
+{
+    const struct layer_delta *l = &f->layers[0].delta;
+    const int64_t channels = find(f, "blk.0.ssm_conv1d.weight")->ne[1];
+    real *conv = mem_calloc((size_t)(l->taps * channels), sizeof *conv);
+
+    for (int64_t i = 0; i < l->taps * channels; i++)
+        conv[i] = f->grads[0].conv[i % l->taps * channels + i / l->taps];
+    compare(f, "blk.0.ssm_conv1d.weight", conv);
+    compare(f, "blk.0.ssm_a", f->grads[0].rate);
+    compare(f, "blk.0.ssm_dt.bias", f->grads[0].bias);
+    mem_free(conv);
 }
 
 static void check_arch(const char *arch)
@@ -278,6 +340,8 @@ static void check_arch(const char *arch)
                 1e-5 * (double)want[1]);
     for (int i = 0; i < LAYERS; i++)
         compare_layer(&f, i);
+    if (f.conv)
+        compare_delta(&f);
     compare(&f, "output_norm.weight", f.dnorm);
     compare(&f, "token_embd.weight", f.dembd);
     close_fixture(&f);
@@ -308,16 +372,21 @@ static void test_gemma3(void **state)
     check_arch("gemma3");
 }
 
+static void test_qwen35(void **state)
+{
+    (void)state;
+    check_arch("qwen35");
+}
+
 /* Products and sums larger than one tile: 1, 2 and 3 threads; what is kept and what is
  * made again. */
-static void test_threads(void **state)
+static void check_threads(const char *arch)
 {
     struct fixture f[3];
 
-    (void)state;
     for (int i = 0; i < 3; i++) {
         const struct env e = {pool_new(i + 1), blas, &kernels};
-        open_fixture(&f[i], "gemma3");
+        open_fixture(&f[i], arch);
         step(&f[i], &e, i + 1);
         pool_free(e.pool);
     }
@@ -326,12 +395,20 @@ static void test_threads(void **state)
         assert_memory_equal(f[0].dembd, f[i].dembd, embd * sizeof(real));
         for (int k = 0; k < N_LINEARS; k++) {
             const struct linear *l = &f[0].layers[0].lin[k];
-            assert_memory_equal(f[0].grads[0].lin[k].w, f[i].grads[0].lin[k].w,
-                                (size_t)(l->rows * l->cols) * sizeof(real));
+            if (l->w)
+                assert_memory_equal(f[0].grads[0].lin[k].w, f[i].grads[0].lin[k].w,
+                                    (size_t)(l->rows * l->cols) * sizeof(real));
         }
     }
     for (int i = 0; i < 3; i++)
         close_fixture(&f[i]);
+}
+
+static void test_threads(void **state)
+{
+    (void)state;
+    check_threads("gemma3");
+    check_threads("qwen35");
 }
 
 /* A product of several tiles in each direction, ragged, for any number of threads. */
@@ -381,10 +458,10 @@ static void test_exp(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exp),     cmocka_unit_test(test_tiles),
-        cmocka_unit_test(test_llama),   cmocka_unit_test(test_qwen2),
-        cmocka_unit_test(test_qwen3),   cmocka_unit_test(test_gemma3),
-        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_exp),    cmocka_unit_test(test_tiles),
+        cmocka_unit_test(test_llama),  cmocka_unit_test(test_qwen2),
+        cmocka_unit_test(test_qwen3),  cmocka_unit_test(test_gemma3),
+        cmocka_unit_test(test_qwen35), cmocka_unit_test(test_threads),
     };
     struct b2_err err = {0};
 

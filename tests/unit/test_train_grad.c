@@ -331,13 +331,14 @@ static double layer_loss(void *ctx)
 
 enum { LD = 12, LF = 10 };
 
+enum { MY_LINEARS = LIN_DOWN + 1, MY_NORMS = NORM_FFN_POST + 1 };
 static const int64_t lin_rows[] = {HEADS * HD, KV *HD, KV *HD, LD, LF, LF, LD};
 static const int64_t lin_cols[] = {LD, LD, LD, HEADS *HD, LD, LD, LF};
 static const int64_t norm_d[] = {LD, HD, HD, LD, LD, LD};
 
 static void fill_layer(struct layer *l, struct layer_grad *g, bool all)
 {
-    for (int i = 0; i < N_LINEARS; i++) {
+    for (int i = 0; i < MY_LINEARS; i++) {
         int64_t n = lin_rows[i] * lin_cols[i];
         bool bias = all && i <= LIN_V;
         l->lin[i] =
@@ -346,7 +347,7 @@ static void fill_layer(struct layer *l, struct layer_grad *g, bool all)
                             lin_rows[i], lin_cols[i]};
         g->lin[i] = (struct linear_grad){zeros(n), bias ? zeros(lin_rows[i]) : NULL};
     }
-    for (int i = 0; i < N_NORMS; i++) {
+    for (int i = 0; i < MY_NORMS; i++) {
         bool there = all || i == NORM_ATTN || i == NORM_FFN;
         l->norm[i] = (struct norm){
             there ? randoms(norm_d[i], 1, 30 + (uint64_t)i) : NULL, norm_d[i], 1e-3};
@@ -356,13 +357,13 @@ static void fill_layer(struct layer *l, struct layer_grad *g, bool all)
 
 static void free_layer(struct layer *l, struct layer_grad *g)
 {
-    for (int i = 0; i < N_LINEARS; i++) {
+    for (int i = 0; i < MY_LINEARS; i++) {
         mem_free((void *)(uintptr_t)l->lin[i].w);
         mem_free((void *)(uintptr_t)l->lin[i].b);
         mem_free(g->lin[i].w);
         mem_free(g->lin[i].b);
     }
-    for (int i = 0; i < N_NORMS; i++) {
+    for (int i = 0; i < MY_NORMS; i++) {
         mem_free((void *)(uintptr_t)l->norm[i].gain);
         mem_free(g->norm[i]);
     }
@@ -378,7 +379,7 @@ static void check_layer(struct layer_case *t, const struct layer_grad *g)
 {
     char what[32];
 
-    for (int i = 0; i < N_LINEARS; i++) {
+    for (int i = 0; i < MY_LINEARS; i++) {
         snprintf(what, sizeof what, "layer weight %d", i);
         check(what, layer_loss, t, movable(t->l.lin[i].w), g->lin[i].w,
               lin_rows[i] * lin_cols[i]);
@@ -389,7 +390,7 @@ static void check_layer(struct layer_case *t, const struct layer_grad *g)
             check(what, layer_loss, t, movable(t->l.lin[i].b), g->lin[i].b,
                   lin_rows[i]);
     }
-    for (int i = 0; i < N_NORMS; i++) {
+    for (int i = 0; i < MY_NORMS; i++) {
         snprintf(what, sizeof what, "layer norm %d", i);
         if (g->norm[i])
             check(what, layer_loss, t, movable(t->l.norm[i].gain), g->norm[i],
