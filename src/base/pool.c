@@ -1,8 +1,13 @@
 /*
- * pool.c - threads that take pieces of one job from a shared counter.
+ * pool.c - threads that take the pieces of one job: each from a range of its own first.
  *
- * The counter is a ticket: the job's number in the high 32 bits, the pieces that nobody
- * has taken in the low 32. A thread reads the job's fields, then takes a piece by
+ * Neighbouring pieces are neighbouring memory, and kernels ask for what comes next while
+ * they work. So each thread starts with a range of pieces in a row and only then takes
+ * what others have left, piece by piece: a thread that the system holds up, or that
+ * sleeps, keeps no more than the piece in its hand.
+ *
+ * A range is a ticket: the job's number in the high 32 bits, the pieces that nobody has
+ * taken in the low 32. A thread reads the job's fields, then takes a piece by
  * compare-and-swap of the whole ticket. The swap succeeds only while that very job has
  * free pieces, so the fields that were read belong to it, and a thread that wakes late
  * finds nothing to do: the caller never waits for sleepers, only for pieces in hand.
@@ -31,16 +36,21 @@ enum { SPIN_TURNS = 2000, THREADS_MAX = 1024 };
 
 typedef void pool_fn(void *ctx, int64_t begin, int64_t end, int thread);
 
+/* Pieces of one thread, in a cache line of its own. */
+struct range {
+    _Alignas(64) atomic_uint_least64_t ticket;
+};
+
 struct pool {
     int n_threads, n_started, spin_turns;
-    pthread_t *handle; /* n_started of them */
+    pthread_t *handle;   /* n_started of them */
+    struct range *range; /* n_threads of them */
 
     /* The job. Written by the caller between jobs, read by threads at any time. */
     _Atomic(pool_fn *) fn;
     _Atomic(void *) ctx;
     atomic_int_least64_t n, chunk, pieces;
 
-    _Alignas(64) atomic_uint_least64_t ticket;
     _Alignas(64) atomic_uint job;      /* futex: threads sleep until it changes */
     atomic_int sleepers;               /* threads that sleep on job, or are about to */
     _Alignas(64) atomic_uint finished; /* futex: pieces done; the caller sleeps on it */
@@ -93,10 +103,18 @@ static void wake(struct pool *p, atomic_uint *word, int n)
 #endif
 }
 
-/* Takes pieces of job number job until none is free. */
-static void work(struct pool *p, unsigned job, int thread)
+/* The first piece of a thread's range; of thread n_threads: all pieces. */
+static int64_t first_piece(const struct pool *p, int64_t pieces, int thread)
 {
-    uint_least64_t t = atomic_load(&p->ticket);
+    return thread * (pieces / p->n_threads) + min_i64(thread, pieces % p->n_threads);
+}
+
+/* Takes pieces of one range of job number job until none is free there; how many. */
+static unsigned take_range(struct pool *p, unsigned job, int owner, int thread)
+{
+    atomic_uint_least64_t *ticket = &p->range[owner].ticket;
+    uint_least64_t t = atomic_load(ticket);
+    unsigned taken = 0;
 
     while (t >> 32 == job && (t & UINT32_MAX) > 0) {
         pool_fn *fn = atomic_load_explicit(&p->fn, memory_order_relaxed);
@@ -105,15 +123,31 @@ static void work(struct pool *p, unsigned job, int thread)
         int64_t chunk = atomic_load_explicit(&p->chunk, memory_order_relaxed);
         int64_t pieces = atomic_load_explicit(&p->pieces, memory_order_relaxed);
 
-        if (!atomic_compare_exchange_weak(&p->ticket, &t, t - 1))
+        if (!atomic_compare_exchange_weak(ticket, &t, t - 1))
             continue;
-        int64_t begin = (pieces - (int64_t)(t & UINT32_MAX)) * chunk;
+        int64_t left = (int64_t)(t & UINT32_MAX);
+        int64_t begin = (first_piece(p, pieces, owner + 1) - left) * chunk;
         fn(ctx, begin, begin + min_i64(chunk, n - begin), thread);
-        unsigned done = 1 + atomic_fetch_add(&p->finished, 1);
-        if (done == (unsigned)pieces && atomic_load(&p->caller_sleeps))
-            wake(p, &p->finished, 1);
-        t = atomic_load(&p->ticket);
+        taken++;
+        t = atomic_load(ticket);
     }
+    return taken;
+}
+
+/* Takes pieces of job number job until none is free: the thread's own, then others'. The
+ * caller waits for the sum, which is told once: until then it cannot return. */
+static void work(struct pool *p, unsigned job, int thread)
+{
+    unsigned taken = 0;
+
+    for (int i = 0; i < p->n_threads; i++)
+        taken += take_range(p, job, (thread + i) % p->n_threads, thread);
+    if (taken == 0)
+        return;
+    unsigned pieces = (unsigned)atomic_load_explicit(&p->pieces, memory_order_relaxed);
+    if (taken + atomic_fetch_add(&p->finished, taken) == pieces &&
+        atomic_load(&p->caller_sleeps))
+        wake(p, &p->finished, 1);
 }
 
 /* Returns the number of a job that is not seen; spins first, then sleeps. */
@@ -172,15 +206,19 @@ static void run_job(struct pool *p, pool_fn *fn, void *ctx, int64_t n, int64_t c
 {
     unsigned job = atomic_load(&p->job) + 1;
 
-    /* The old ticket has no piece left, so that no thread can act on these while they
-     * change; the new ticket is published after them. */
+    /* The old tickets have no piece left, so that no thread can act on these while they
+     * change; the new tickets are published after them. */
     atomic_store_explicit(&p->fn, fn, memory_order_relaxed);
     atomic_store_explicit(&p->ctx, ctx, memory_order_relaxed);
     atomic_store_explicit(&p->n, n, memory_order_relaxed);
     atomic_store_explicit(&p->chunk, chunk, memory_order_relaxed);
     atomic_store_explicit(&p->pieces, pieces, memory_order_relaxed);
     atomic_store(&p->finished, 0);
-    atomic_store(&p->ticket, (uint_least64_t)job << 32 | (uint_least64_t)pieces);
+    for (int i = 0; i < p->n_threads; i++) {
+        int64_t own = first_piece(p, pieces, i + 1) - first_piece(p, pieces, i);
+        atomic_store(&p->range[i].ticket,
+                     (uint_least64_t)job << 32 | (uint_least64_t)own);
+    }
     atomic_store(&p->job, job);
     if (atomic_load(&p->sleepers) > 0)
         wake(p, &p->job, (int)min_i64(pieces - 1, p->n_threads - 1));
@@ -292,7 +330,10 @@ struct pool *pool_new(int n_threads)
     pthread_cond_init(&p->changed, NULL);
 #endif
     p->handle = mem_calloc((size_t)n_threads, sizeof *p->handle);
-    bool ok = p->handle != NULL;
+    p->range = mem_aligned(64, (size_t)n_threads, sizeof *p->range);
+    bool ok = p->handle && p->range;
+    for (int i = 0; ok && i < n_threads; i++)
+        atomic_init(&p->range[i].ticket, 0);
     for (int i = 1; ok && i < n_threads; i++)
         ok = start_thread(p, i);
     if (ok)
@@ -319,6 +360,7 @@ void pool_free(struct pool *p)
     pthread_cond_destroy(&p->changed);
     pthread_mutex_destroy(&p->lock);
 #endif
+    mem_free(p->range);
     mem_free(p->handle);
     mem_free(p);
 }

@@ -9,6 +9,7 @@
 
 #include "kernel/kernel.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { ACT_UNIT = 256, ACT_QUADS = ACT_UNIT / 4 }; /* the widest unit of kq_act.p */
@@ -138,6 +139,50 @@ static inline void act_store_unit(const struct kq_act *a, int64_t t, int64_t c,
     }
     memcpy(to, p, (size_t)kq_p_step(a->order, width));
     memcpy(to_e, ep, (size_t)kq_ep_step(a->order, width) * sizeof *to_e);
+}
+
+/* What all groups of a row share. */
+struct act_scale {
+    float d, part;
+    bool empty;
+};
+
+/* The scale of token t, whose largest magnitude is max (a NaN is the largest); starts its
+ * sums. */
+static inline struct act_scale act_scale_row(const struct kq_act *a, int64_t t,
+                                             float max)
+{
+    struct act_scale by = {max / (127.0f * KQ_MAX_E), KQ_MAX_E / max,
+                           !(max >= 0x1p-100f) || isinf(max)};
+
+    a->d[t] = !by.empty ? by.d : max < 0x1p-100f ? 0.0f : NAN;
+    a->sum[t * (a->n / KQ_GROUP + 1)] = 0;
+    return by;
+}
+
+/* Group g of token t from the 16 values of x; gives its factor. */
+typedef void act_group(const struct kq_act *a, int64_t t, int64_t g, const float *x,
+                       const struct act_scale *by, int16_t *e);
+
+/* A row of any order but KQ_FLAT, a unit at a time. The groups' function is a constant
+ * in each caller, which becomes a part of it. */
+static inline void act_place_row(const struct kq_act *a, int64_t t, const float *x,
+                                 const struct act_scale *by, act_group *group)
+{
+    const int64_t unit = act_unit(a->order);
+    float placed[ACT_UNIT];
+    int16_t e[ACT_UNIT / KQ_GROUP] = {0};
+    uint8_t quad[ACT_QUADS];
+
+    act_unit_quads(quad, a->order);
+    for (int64_t c = 0; c < a->n; c += unit) {
+        int64_t width = a->n - c < unit ? a->n - c : unit;
+        for (int64_t u = 0; u < width / 4; u++)
+            memcpy(placed + 4 * u, x + c + 4 * quad[u], 4 * sizeof *placed);
+        for (int64_t g = 0; g < width / KQ_GROUP; g++)
+            group(a, t, c / KQ_GROUP + g, placed + g * KQ_GROUP, by, &e[g]);
+        act_store_unit(a, t, c, width, e);
+    }
 }
 
 #endif

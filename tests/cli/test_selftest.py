@@ -14,8 +14,9 @@ import tempfile
 
 PROGRAM, BROKEN, MODEL = sys.argv[1:4]
 BENCH_KEYS = {"load_cold_ms", "load_warm_ms", "rows", "peak_rss_bytes", "kernel",
-              "dram_gbps", "dram_share"}
-ROW_KEYS = {"test", "threads", "n", "median_tps", "min_tps", "max_tps", "gbps"}
+              "dram_gbps", "dram_share", "dram", "recommended_threads", "processor", "model",
+              "fingerprint", "runs", "batch", "cache", "window", "filled", "seed"}
+ROW_KEYS = {"test", "threads", "n", "median_tps", "min_tps", "max_tps", "gbps", "dram_share"}
 failures = 0
 
 
@@ -97,12 +98,12 @@ with tempfile.TemporaryDirectory() as folder:
     done = run(*args)
     check("bench: exit 0", done.returncode == 0, done.stderr)
     b = json.loads(done.stdout)
-    check("bench: keys", BENCH_KEYS <= b.keys(), b.keys())
+    check("bench: keys", BENCH_KEYS == b.keys(), BENCH_KEYS ^ b.keys())
     tests = [(r["test"], r["threads"]) for r in b["rows"]]
     check("bench: rows", tests == [(t, n) for n in (1, 2)
                                    for t in ("pp8", "pp32", "tg8", "tg8@16")], tests)
     for r in b["rows"]:
-        check("bench: row keys", ROW_KEYS <= r.keys(), r.keys())
+        check("bench: row keys", ROW_KEYS == r.keys(), ROW_KEYS ^ r.keys())
         check("bench: order", 0 < r["min_tps"] <= r["median_tps"] <= r["max_tps"], r)
         check("bench: GB/s", r["gbps"] > 0 and r["dram_share"] > 0, r)
     check("bench: numbers", b["load_warm_ms"] > 0 and b["dram_gbps"] > 0.1
@@ -111,6 +112,26 @@ with tempfile.TemporaryDirectory() as folder:
     check("bench: peak without the buffer", b["peak_rss_bytes"] < 200e6, b)
     check("bench: cold is slower or not measured",
           b["load_cold_ms"] is None or b["load_cold_ms"] > 0, b)
+    check("bench: settings", (b["runs"], b["seed"], b["cache"], b["window"], b["filled"],
+                              b["model"]) == (3, 0, "f16", 0, False, copy), b)
+    check("bench: memory for each number of threads", [d["threads"] for d in b["dram"]]
+          == [1, 2] and b["dram_gbps"] == max(d["gbps"] for d in b["dram"]), b)
+    check("bench: recommended", b["recommended_threads"] in (1, 2), b)
+
+    # Sequences that generate together: a row for each number of them, at each depth.
+    done = run(PROGRAM, "bench", "-m", copy, "-p", "0", "-n", "8", "-d", "0,16", "--fill",
+               "--parallel", "1,2,5", "-t", "2", "-r", "1", "--no-cold", "--json", "--quiet")
+    check("parallel: exit 0", done.returncode == 0, done.stderr)
+    b = json.loads(done.stdout)
+    check("parallel: rows", [(r["test"], r["n"], r["threads"]) for r in b["rows"]] ==
+          [(t, 8, 2) for d in ("", "@16") for t in ("tg8" + d, "tg8x2" + d, "tg8x5" + d)], b)
+    check("parallel: numbers", all(r["median_tps"] > 0 and r["gbps"] > 0 for r in b["rows"])
+          and b["load_cold_ms"] is None and b["filled"] is True, b)
+    done = run(PROGRAM, "bench", "-m", copy, "-p", "8", "-n", "0", "-t", "1",
+               "--no-cold", "--json", "--quiet")
+    b = json.loads(done.stdout)
+    check("prompts alone: nothing to recommend", b["recommended_threads"] is None and
+          b["dram_share"] is None and [r["test"] for r in b["rows"]] == ["pp8"], b)
     done = run(PROGRAM, "bench", "-m", copy, "-p", "8", "-n", "0", "-t", "1",
                "--no-cold", "--quiet")
     check("bench: table", done.returncode == 0 and "pp8" in done.stdout
@@ -142,7 +163,9 @@ with tempfile.TemporaryDirectory() as folder:
 
 for words, *extra in (("-m FILE is missing",), ("is no list", "-m", MODEL, "-p", "8,x"),
                       ("is no list", "-m", MODEL, "-t", "0"),
-                      ("is no list", "-m", MODEL, "-d", "1,,2")):
+                      ("is no list", "-m", MODEL, "-d", "1,,2"),
+                      ("is no list", "-m", MODEL, "--parallel", "0"),
+                      ("is no list", "-m", MODEL, "--parallel", "257")):
     done = run(PROGRAM, "bench", *extra)
     check("bench refuses %s" % extra, done.returncode == 2 and words in done.stderr,
           done.returncode, done.stderr)

@@ -93,12 +93,55 @@ static void test_recurrent(void **state)
     steps(B2_GOLDEN_DIR "/arch/qwen35", true);
 }
 
+/* Sessions that decode together, in groups of every size up to all of them. */
+static void together(const char *path)
+{
+    enum { GROUP = 4 };
+    const struct session_params sp = {.ctx = 96, .batch = 16};
+    struct session *s[GROUP] = {NULL};
+    const int32_t prompt[3] = {1, 303, 307};
+    int32_t ids[GROUP];
+    struct model *m = NULL;
+    struct rig r;
+
+    assert_int_equal(model_open(&m, path, NULL, NULL), B2_OK);
+    assert_int_equal(rig_open(&r, m, 2, false, &sp, NULL), B2_OK);
+    float *logits = calloc((size_t)(GROUP * m->hp.vocab), sizeof *logits);
+    assert_non_null(logits);
+    s[0] = r.s;
+    for (int i = 1; i < GROUP; i++)
+        assert_int_equal(session_new(&s[i], m, r.be, &sp, NULL), B2_OK);
+    n_calls = 0;
+    for (int i = 0; i < GROUP; i++)
+        assert_int_equal(session_sync(s[i], prompt, 1 + i % 3, NULL, NULL), B2_OK);
+    for (int turn = 0; turn < 60; turn++) {
+        int n = 1 + turn % GROUP;
+        for (int i = 0; i < n; i++)
+            ids[i] = 3 + (7 * turn + i) % 200;
+        assert_int_equal(sessions_step(s, ids, n, logits, NULL), B2_OK);
+    }
+    assert_int_equal(n_calls, 0);
+    for (int i = 1; i < GROUP; i++)
+        session_free(s[i]);
+    free(logits);
+    rig_close(&r);
+    model_close(m);
+}
+
+static void test_together(void **state)
+{
+    (void)state;
+    together(B2_STORIES);
+    together(B2_GOLDEN_DIR "/arch/qwen35");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_default),
         cmocka_unit_test(test_exact),
         cmocka_unit_test(test_recurrent),
+        cmocka_unit_test(test_together),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

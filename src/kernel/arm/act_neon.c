@@ -8,8 +8,6 @@
 #include "kernel/arm/neon.h"
 #include "kernel/variants.h"
 
-#include <math.h>
-
 /* Magnitudes as integers, so that a NaN is the largest. */
 static ALWAYS_INLINE uint32x4_t magnitude(const float *x)
 {
@@ -37,15 +35,9 @@ static ALWAYS_INLINE int8x16_t round_group(const float *x, float inv)
                        vmovn_s16(vcombine_s16(v[2], v[3])));
 }
 
-/* What all groups of a row share. */
-struct scale {
-    float d, part;
-    bool empty;
-};
-
 /* Group g of token t from the 16 values of x; gives its factor and codes. */
 static ALWAYS_INLINE int8x16_t quantise(const struct kq_act *a, int64_t t, int64_t g,
-                                        const float *x, const struct scale *by,
+                                        const float *x, const struct act_scale *by,
                                         int16_t *e)
 {
     int64_t at = t * a->n + g * KQ_GROUP;
@@ -70,7 +62,7 @@ static ALWAYS_INLINE int8x16_t quantise(const struct kq_act *a, int64_t t, int64
 }
 
 static void quantise_flat(const struct kq_act *a, int64_t t, const float *x,
-                          const struct scale *by)
+                          const struct act_scale *by)
 {
     static const uint8_t quads[16] = {0, 4, 8,  12, 1, 5, 9,  13,
                                       2, 6, 10, 14, 3, 7, 11, 15};
@@ -89,24 +81,11 @@ static void quantise_flat(const struct kq_act *a, int64_t t, const float *x,
     }
 }
 
-/* The other orders, a unit at a time. */
-static void quantise_placed(const struct kq_act *a, int64_t t, const float *x,
-                            const struct scale *by)
+/* The same as act_place_row() wants it. */
+static ALWAYS_INLINE void group(const struct kq_act *a, int64_t t, int64_t g,
+                                const float *x, const struct act_scale *by, int16_t *e)
 {
-    const int64_t unit = act_unit(a->order);
-    float placed[ACT_UNIT];
-    int16_t e[ACT_UNIT / KQ_GROUP] = {0};
-    uint8_t quad[ACT_QUADS];
-
-    act_unit_quads(quad, a->order);
-    for (int64_t c = 0; c < a->n; c += unit) {
-        int64_t width = a->n - c < unit ? a->n - c : unit;
-        for (int64_t u = 0; u < width / 4; u++)
-            vst1q_f32(placed + 4 * u, vld1q_f32(x + c + 4 * quad[u]));
-        for (int64_t g = 0; g < width / KQ_GROUP; g++)
-            quantise(a, t, c / KQ_GROUP + g, placed + g * KQ_GROUP, by, &e[g]);
-        act_store_unit(a, t, c, width, e);
-    }
+    quantise(a, t, g, x, by, e);
 }
 
 void kernel_act_quant_neon(const struct kq_act *a, int64_t t, const float *x)
@@ -115,13 +94,9 @@ void kernel_act_quant_neon(const struct kq_act *a, int64_t t, const float *x)
 
     for (int64_t i = 0; i < a->n; i += 4)
         m = vmaxq_u32(m, magnitude(x + i));
-    float max = largest(m);
-    struct scale by = {max / (127.0f * KQ_MAX_E), KQ_MAX_E / max,
-                       !(max >= 0x1p-100f) || isinf(max)};
-    a->d[t] = !by.empty ? by.d : max < 0x1p-100f ? 0.0f : NAN;
-    a->sum[t * (a->n / KQ_GROUP + 1)] = 0;
+    struct act_scale by = act_scale_row(a, t, largest(m));
     if (a->order == KQ_FLAT)
         quantise_flat(a, t, x, &by);
     else
-        quantise_placed(a, t, x, &by);
+        act_place_row(a, t, x, &by, group);
 }

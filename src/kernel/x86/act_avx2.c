@@ -8,9 +8,6 @@
 #include "kernel/variants.h"
 #include "kernel/x86/avx2.h"
 
-#include <math.h>
-#include <string.h>
-
 static ALWAYS_INLINE __m256i magnitude(const float *x)
 {
     return _mm256_and_si256(load256(x), _mm256_set1_epi32(0x7fffffff));
@@ -49,15 +46,9 @@ static ALWAYS_INLINE void store_planes(int8_t *p, int64_t plane, __m128i q)
         memcpy(p + k * plane, &v[k], sizeof v[k]);
 }
 
-/* What all groups of a row share. */
-struct scale {
-    float d, part;
-    bool empty;
-};
-
 /* Group g of token t from the 16 values of x; gives its factor and codes. */
 static ALWAYS_INLINE __m128i quantise(const struct kq_act *a, int64_t t, int64_t g,
-                                      const float *x, const struct scale *by,
+                                      const float *x, const struct act_scale *by,
                                       int16_t *e)
 {
     int64_t at = t * a->n + g * KQ_GROUP;
@@ -86,7 +77,7 @@ static ALWAYS_INLINE __m128i quantise(const struct kq_act *a, int64_t t, int64_t
 }
 
 static void quantise_flat(const struct kq_act *a, int64_t t, const float *x,
-                          const struct scale *by)
+                          const struct act_scale *by)
 {
     int64_t n = a->n;
     int16_t *ep = a->ep + t * n / 8;
@@ -101,24 +92,11 @@ static void quantise_flat(const struct kq_act *a, int64_t t, const float *x,
     }
 }
 
-/* The other orders, a unit at a time. */
-static void quantise_placed(const struct kq_act *a, int64_t t, const float *x,
-                            const struct scale *by)
+/* The same as act_place_row() wants it. */
+static ALWAYS_INLINE void group(const struct kq_act *a, int64_t t, int64_t g,
+                                const float *x, const struct act_scale *by, int16_t *e)
 {
-    const int64_t unit = act_unit(a->order);
-    float placed[ACT_UNIT];
-    int16_t e[ACT_UNIT / KQ_GROUP] = {0};
-    uint8_t quad[ACT_QUADS];
-
-    act_unit_quads(quad, a->order);
-    for (int64_t c = 0; c < a->n; c += unit) {
-        int64_t width = a->n - c < unit ? a->n - c : unit;
-        for (int64_t u = 0; u < width / 4; u++)
-            _mm_storeu_ps(placed + 4 * u, _mm_loadu_ps(x + c + 4 * quad[u]));
-        for (int64_t g = 0; g < width / KQ_GROUP; g++)
-            quantise(a, t, c / KQ_GROUP + g, placed + g * KQ_GROUP, by, &e[g]);
-        act_store_unit(a, t, c, width, e);
-    }
+    quantise(a, t, g, x, by, e);
 }
 
 void kernel_act_quant_avx2(const struct kq_act *a, int64_t t, const float *x)
@@ -127,13 +105,9 @@ void kernel_act_quant_avx2(const struct kq_act *a, int64_t t, const float *x)
 
     for (int64_t i = 0; i < a->n; i += 8)
         m = _mm256_max_epi32(m, magnitude(x + i));
-    float max = largest(m);
-    struct scale by = {max / (127.0f * KQ_MAX_E), KQ_MAX_E / max,
-                       !(max >= 0x1p-100f) || isinf(max)};
-    a->d[t] = !by.empty ? by.d : max < 0x1p-100f ? 0.0f : NAN;
-    a->sum[t * (a->n / KQ_GROUP + 1)] = 0;
+    struct act_scale by = act_scale_row(a, t, largest(m));
     if (a->order == KQ_FLAT)
         quantise_flat(a, t, x, &by);
     else
-        quantise_placed(a, t, x, &by);
+        act_place_row(a, t, x, &by, group);
 }

@@ -263,7 +263,7 @@ static ALWAYS_INLINE void take_tq1_0(struct lines *m, const struct line_source *
             m->code[i < 8 ? 8 + i / 4 : 14][i % 4][h] = top_digits(rest, th);
         }
         take_group(m->code[15], h, v[12], th);
-        m->scale[0][h] = eight_scales(&half[h], at + 52);
+        m->scale[0][h] = row_halves(&half[h], at + 52);
     }
 }
 

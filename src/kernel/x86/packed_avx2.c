@@ -92,9 +92,9 @@ static void one_q2_0(float *y, const uint8_t *w, uint64_t row_bytes, int64_t row
                 sum[i] = _mm256_madd_epi16(dot_2bits(v, q), e);
             }
             sum_halves(&lo, &hi, sum);
-            acc = add_block(acc, eight_scales(&s, at), lo, act_sum(x, t, c / 16, 4));
+            acc = add_block(acc, row_halves(&s, at), lo, act_sum(x, t, c / 16, 4));
             if (both)
-                acc = add_block(acc, eight_scales(&s, at + 18), hi,
+                acc = add_block(acc, row_halves(&s, at + 18), hi,
                                 act_sum(x, t, c / 16 + 4, 4));
         }
         store_rows(y + r, acc, x->d[t], rows - r);
@@ -147,9 +147,9 @@ static void one_q1_0(float *y, const uint8_t *w, uint64_t row_bytes, int64_t row
                 sum[i] = _mm256_add_epi32(d, d);
             }
             sum_halves(&lo, &hi, sum);
-            acc = add_block(acc, eight_scales(&s, at), lo, act_sum(x, t, c / 16, 8));
+            acc = add_block(acc, row_halves(&s, at), lo, act_sum(x, t, c / 16, 8));
             if (both)
-                acc = add_block(acc, eight_scales(&s, at + 18), hi,
+                acc = add_block(acc, row_halves(&s, at + 18), hi,
                                 act_sum(x, t, c / 16 + 8, 8));
         }
         store_rows(y + r, acc, x->d[t], rows - r);
