@@ -67,7 +67,8 @@ done
 
 # Other ways and losses: written as scored, parts of the loss and regions in the report.
 for way in "--train scales" "--train lora --rank 8 --ce 0.1" "--free blk.0.ffn_down.*" \
-    "--recipe brief --rate 0.003 --temperature 2" "--soft 0.5 --freeze blk.0.*=4"; do
+    "--recipe brief --rate 0.003 --temperature 2" "--soft 0.5 --freeze blk.0.*=4" \
+    "--schedule wsd --hidden 0.3 --hidden-until 0.5 --scale-weight 0.1"; do
     read -ra words <<<"$way"
     run "${args[@]}" "${words[@]}" --force --report "$dir/w.json" --curve "$dir/w.svg" \
         -o "$dir/w.gguf" || fail "$way"

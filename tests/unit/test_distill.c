@@ -204,6 +204,7 @@ static void test_windows(void **state)
         const enum b2_status rc = distill_run(&r, &p, &err);
         assert_int_equal(rc, i == 0 ? B2_ECANCEL : B2_OK);
         assert_true(r.disk_bytes > 0 && r.plan_bytes <= least);
+        assert_true(r.step_disk_bytes > r.disk_bytes);
         assert_int_equal(r.resident_layers, 0);
         distill_report_free(&r);
         drop(i == 0 ? other : "");
