@@ -113,6 +113,11 @@ static const struct {
      {.hidden = 1, .hidden_layers = 9},
      3e-3,
      0.99},
+    {"hidden chosen",
+     {.kind = LATENT_ALL},
+     {.kl = 1, .hidden = 0.5, .n_chosen = 1, .chosen = {0}},
+     3e-3,
+     0.95},
     {"brief",
      {.kind = LATENT_LORA, .rank = 16, .freeze_scales = {scales_rest, 1}},
      {.kl = 1, .hidden = 0.5, .scale = 0.1, .hidden_layers = 2, .hidden_until = 1},
@@ -227,6 +232,11 @@ static void test_refused(void **state)
     refuse(&p, B2_EARG, "rank");
     p.mode = (struct distill_mode){.kind = LATENT_SCALES, .soft = 0.5};
     refuse(&p, B2_EARG, "smooth");
+    p = plain();
+    p.loss.n_chosen = 2; /* 0 and 0 */
+    refuse(&p, B2_EARG, "named twice");
+    p.loss.chosen[1] = 7;
+    refuse(&p, B2_EARG, "layers are 0 to");
     /* another process writes the same output */
     p = plain();
     snprintf(lock, sizeof lock, "%s.b2distill.lock", out);
