@@ -8,7 +8,9 @@
 # with B2_CHATS=FILE.jsonl, to two fifths on the questions and answers in there; the last
 # fifth of TRAIN and the last 400 chats are regions that choose the state and are never
 # learnt from. Scored: the first 32 windows of 512 of TEXT (B2_EXACT=0: activations in 8
-# bits, a thousandth of a nat off) and, with B2_ALSO="FILE...", 16 of each of those.
+# bits, a thousandth of a nat off) and, with B2_ALSO="FILE|FOLDER...", 16 of each of those
+# (of a folder: of its region_*.txt). B2_OPTIONS="OPTION...": more options of distill, for all
+# rows (a --teacher-cache pays where the vocabulary is large).
 # ROW: some of
 #   student   before the training
 #   ours      the program's default: every latent
@@ -29,7 +31,7 @@ csv=$here/distill.csv curve=$here/distill-curve.csv
 threads=(--threads "${B2_THREADS:-0}")
 mkdir -p "$work"
 [ -s "$csv" ] || echo 'date,model,row,options,tokens,bytes,bpw_linear,kld,kld_stderr,same_top1,ppl,ppl_ratio,ctx,chunks,text,text_sha256,exact,held_before,held_after,best_step,steps,changed_codes,seconds,tokens_per_s,plan_bytes,peak_rss_bytes,blas,version' >"$csv"
-[ -s "$curve" ] || echo 'model,row,tokens_of_run,step,tokens,loss,held_kld' >"$curve"
+[ -s "$curve" ] || echo 'model,row,tokens_of_run,step,tokens,loss,kld,cross_entropy,hidden,scale,held_kld,regions' >"$curve"
 
 base=$work/$(basename "$train")
 size=$(wc -c <"$train")
@@ -43,6 +45,13 @@ if [ -n "${B2_CHATS:-}" ]; then
     held+=(--held "$work/chats-held.jsonl")
 fi
 
+read -ra more <<<"${B2_OPTIONS:-}"
+of_more=${more[*]:+-$(cksum <<<"${more[*]}" | cut -d' ' -f1)} # in names: other options, another run
+also=()
+for each in ${B2_ALSO:-}; do
+    if [ -d "$each" ]; then also+=("$each"/region_*.txt); else also+=("$each"); fi
+done
+
 name=$(basename "$model" .gguf)
 student=$work/distill-$name-student.gguf
 if [ ! -e "$student" ]; then
@@ -55,7 +64,7 @@ fi
 
 score() { # ROW FILE OPTIONS REPORT
     local each
-    for each in "$text:32" ${B2_ALSO:+$(printf '%s:16 ' $B2_ALSO)}; do
+    for each in "$text:32" "${also[@]/%/:16}"; do
         "$bonsai2" eval kld -m "$2" --baseline "$model" --text "${each%:*}" --ctx 512 \
             --chunks "${each##*:}" $exact --json >"$work/distill-kld.json"
         python3 - "$1" "$2" "$(basename "$model")" "$3" "$student.json" "$4" \
@@ -80,22 +89,25 @@ PY
 }
 
 learn() { # ROW OPTION...
-    local row=$1 out=$work/distill-$name-$1-$tokens
+    local row=$1 out=$work/distill-$name-$1-$tokens$of_more
     shift
     if [ ! -e "$out.gguf" ]; then
         "$bonsai2" distill --teacher "$model" --student "$student" "${data[@]}" "${held[@]}" \
-            --avoid "$text" --held-tokens 3072 --tokens "$tokens" "${threads[@]}" "$@" \
+            --avoid "$text" --held-tokens 3072 --tokens "$tokens" "${threads[@]}" "$@" "${more[@]}" \
             -o "$out.gguf" --report "$out.json" --curve "$here/distill.svg" >/dev/null
     fi
-    grep -q "^$(basename "$model"),$row,$tokens," "$curve" ||
-        python3 - "$(basename "$model")" "$row" "$tokens" "$out.json" >>"$curve" <<'PY'
+    grep -q "^$(basename "$model"),$row$of_more,$tokens," "$curve" ||
+        python3 - "$(basename "$model")" "$row$of_more" "$tokens" "$out.json" >>"$curve" <<'PY'
 import json, sys
 model, row, tokens, report = sys.argv[1:]
-for p in json.load(open(report))["curve"]:
-    print(model, row, tokens, p["step"], p["tokens"], "%.4f" % p["loss"] if p.get("loss") else "",
-          "%.4f" % p["held_kld"], sep=",")
+r = json.load(open(report))
+for p in r["curve"]:
+    parts = ("%.4f" % p[k] if k in p else "" for k in ("loss", "kld", "cross_entropy", "hidden", "scale"))
+    regions = " ".join("%s=%.4f" % (g["name"].replace(",", "_"), v)
+                       for g, v in zip(r["regions"], p["held_regions"]))
+    print(model, row, tokens, p["step"], p["tokens"], *parts, "%.4f" % p["held_kld"], regions, sep=",")
 PY
-    score "$row" "$out.gguf" "$*" "$out.json"
+    score "$row" "$out.gguf" "$*${more[*]:+ ${more[*]}}" "$out.json"
 }
 
 for row in ${*:-student ours}; do

@@ -361,23 +361,37 @@ enum b2_status file_remove_tree(const char *path, struct b2_err *err)
     return B2_OK;
 }
 
+/* Whether a path still leads to an open file. */
+static bool still_there(int f, const char *path)
+{
+    struct stat mine, now;
+
+    return fstat(f, &mine) == 0 && stat(path, &now) == 0 && mine.st_dev == now.st_dev &&
+           mine.st_ino == now.st_ino;
+}
+
 enum b2_status file_lock(int *fd, const char *path, struct b2_err *err)
 {
-    int f = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-
-    if (f < 0)
-        return fail_errno(err, path, "open the lock");
-    if (flock(f, LOCK_EX | LOCK_NB)) {
-        enum b2_status rc;
-        if (errno == EWOULDBLOCK)
-            rc = err_set(err, B2_EEXIST, "%s: in use by another process", path);
-        else
-            rc = fail_errno(err, path, "lock");
-        close(f);
-        return rc;
+    for (;;) {
+        int f = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+        if (f < 0)
+            return fail_errno(err, path, "open the lock");
+        if (flock(f, LOCK_EX | LOCK_NB)) {
+            enum b2_status rc;
+            if (errno == EWOULDBLOCK)
+                rc = err_set(err, B2_EEXIST, "%s: in use by another process", path);
+            else
+                rc = fail_errno(err, path, "lock");
+            close(f);
+            return rc;
+        }
+        if (still_there(f, path)) {
+            *fd = f;
+            return B2_OK;
+        }
+        close(
+            f); /* its holder removed it meanwhile: a lock that no one else would see */
     }
-    *fd = f;
-    return B2_OK;
 }
 
 void file_unlock(int fd)

@@ -54,6 +54,23 @@ static cJSON *report_of(const struct distill_cmd *c, const struct distill_report
     return json;
 }
 
+/* In the unit that one would say it in. */
+static void put_time(struct str *s, double seconds)
+{
+    static const struct {
+        double from, unit;
+        const char *name;
+    } units[] = {{172800, 86400, "days"}, {7200, 3600, "hours"}, {600, 60, "minutes"}};
+
+    for (size_t i = 0; i < countof(units); i++) {
+        if (seconds >= units[i].from) {
+            str_printf(s, "%.1f %s", seconds / units[i].unit, units[i].name);
+            return;
+        }
+    }
+    str_printf(s, "%.1f s", seconds);
+}
+
 static void print_plan(const struct distill_cmd *c, const struct distill_report *r)
 {
     const struct distill_params *p = &c->words.p;
@@ -71,17 +88,23 @@ static void print_plan(const struct distill_cmd *c, const struct distill_report 
         str_put_bytes(&s, r->disk_bytes);
         str_printf(&s,
                    " for latents of %lld of %lld layers, one of them in memory at "
-                   "a time; reading and writing them is not in the time\n",
+                   "a time\n          a step moves up to ",
                    (long long)(r->n_layers - r->resident_layers),
                    (long long)r->n_layers);
+        str_put_bytes(&s, r->step_disk_bytes);
+        str_put(&s, " from and to it, which is not in the time (at 1 GB/s ");
+        put_time(&s, (double)r->step_disk_bytes / 1e9);
+        str_put(&s, " of a step)\n");
     }
     str_printf(&s,
                "machine   %.1f GFLOP/s in products, %.1f GB/s in updates (tried now)\n"
-               "speed     %.*f tokens/s, estimated\n"
-               "time      %.0f s for %.0f tokens in %lld steps, evaluations not "
-               "counted\n",
+               "speed     %.*f tokens/s, estimated\ntime      ",
                r->flops / 1e9, r->bytes_per_s / 1e9, r->tokens_per_s < 10 ? 2 : 0,
-               r->tokens_per_s, tokens / r->tokens_per_s, tokens, (long long)p->steps);
+               r->tokens_per_s);
+    put_time(&s, tokens / r->tokens_per_s);
+    str_printf(&s, " for %.0f tokens in %lld steps of ", tokens, (long long)p->steps);
+    put_time(&s, tokens / r->tokens_per_s / (double)p->steps);
+    str_put(&s, ", evaluations not counted\n");
     if (str_ok(&s))
         cli_write(s.data, s.len);
     str_free(&s);

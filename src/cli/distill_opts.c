@@ -8,7 +8,10 @@
 
 #include <cjson/cJSON.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
+
+enum { MAX_LAYERS = 4096 }; /* of --hidden-layers */
 
 /* Numbers of the presets; NaN or -1 in the words until then: not given. */
 static const struct preset {
@@ -18,8 +21,8 @@ static const struct preset {
     enum latent_kind kind;
     int64_t rank;
 } presets[] = {
-    {"ours", {1e-3, 1e-3, 1e-4}, {1, 0, 0, 0, 4, 0.3}, LATENT_ALL, 32},
-    {"brief", {2e-5, 2e-5, 2e-5}, {1, 0, 0.5, 0.1, 4, 1}, LATENT_LORA, 32},
+    {"ours", {1e-3, 1e-3, 1e-4}, {1, 0, 0, 0, 4, 0, {0}, 0.3}, LATENT_ALL, 32},
+    {"brief", {2e-5, 2e-5, 2e-5}, {1, 0, 0.5, 0.1, 4, 0, {0}, 1}, LATENT_LORA, 32},
 };
 
 /* Of brief: the first two layers, and what reads or writes the residual stream most
@@ -31,21 +34,22 @@ struct distill_words distill_words_make(void)
 {
     const double none = (double)NAN;
 
-    return (struct distill_words){.schedule = "cosine",
-                                  .preset = "ours",
-                                  .tokens = 300000,
-                                  .p = {.batch = 4,
-                                        .ctx = 512,
-                                        .held_tokens = 8192,
-                                        .patience = 5,
-                                        .teacher_k = 128,
-                                        .self = {.max_tokens = 256, .temperature = 0.7},
-                                        .rates = {none, none, none},
-                                        .loss = {none, none, none, none, -1, none},
-                                        .mode = {.rank = -1},
-                                        .schedule = {SCHEDULE_COSINE, 10, 0, 0.05},
-                                        .temperature = 1,
-                                        .clip = 1}};
+    return (struct distill_words){
+        .schedule = "cosine",
+        .preset = "ours",
+        .tokens = 300000,
+        .p = {.batch = 4,
+              .ctx = 512,
+              .held_tokens = 8192,
+              .patience = 5,
+              .teacher_k = 128,
+              .self = {.max_tokens = 256, .temperature = 0.7},
+              .rates = {none, none, none},
+              .loss = {none, none, none, none, -1, 0, {0}, none},
+              .mode = {.rank = -1},
+              .schedule = {SCHEDULE_COSINE, 10, 0, 0.05},
+              .temperature = 1,
+              .clip = 1}};
 }
 
 static void fill(double *x, double preset)
@@ -90,6 +94,27 @@ static int word_of(const char *const *words, int n, const char *word)
     return -1;
 }
 
+/* --hidden-layers: a number of layers, or which ones, with commas between them. */
+static bool read_layers(struct distill_loss *l, const char *word)
+{
+    char *end = NULL;
+
+    if (!word)
+        return true;
+    const bool list = strchr(word, ',') != NULL;
+    for (const char *at = word; *at; at = end + (*end == ',')) {
+        const long long v = *at >= '0' && *at <= '9' ? strtoll(at, &end, 10) : -1;
+        if (v < 0 || v > MAX_LAYERS || (*end && *end != ',') ||
+            l->n_chosen == DISTILL_MAX_CHOSEN)
+            return false;
+        if (list)
+            l->chosen[l->n_chosen++] = v;
+        else
+            l->hidden_layers = v;
+    }
+    return list ? l->n_chosen > 0 : l->hidden_layers > 0;
+}
+
 static int read_modes(struct distill_words *w, const struct cmd *cmd)
 {
     static const char *const kinds[] = {"all", "scales", "lora"};
@@ -104,6 +129,11 @@ static int read_modes(struct distill_words *w, const struct cmd *cmd)
             return cli_usage_error(cmd, "--train %.40s: all, scales or lora", w->train);
         w->p.mode.kind = (enum latent_kind)kind;
     }
+    if (!read_layers(&w->p.loss, w->hidden_layers))
+        return cli_usage_error(cmd,
+                               "--hidden-layers %.40s: a number of layers, or which "
+                               "ones, like 7,15,29",
+                               w->hidden_layers);
     use_preset(w, &presets[of]);
     if (!(w->p.loss.kl + w->p.loss.ce + w->p.loss.hidden > 0))
         return cli_usage_error(cmd, "--kl, --ce and --hidden are all 0: there is "
@@ -204,6 +234,7 @@ void distill_json(cJSON *json, const struct distill_report *r)
         {"plan_bytes", (double)r->plan_bytes},
         {"mapped_bytes", (double)r->mapped_bytes},
         {"disk_bytes", (double)r->disk_bytes},
+        {"step_disk_bytes", (double)r->step_disk_bytes},
         {"layers", (double)r->n_layers},
         {"layers_in_memory", (double)r->resident_layers},
         {"flops", r->flops},
@@ -216,6 +247,8 @@ void distill_json(cJSON *json, const struct distill_report *r)
     cJSON_AddBoolToObject(json, "improved", r->improved);
     cJSON_AddBoolToObject(json, "resumed", r->resumed);
     cJSON_AddBoolToObject(json, "stopped_early", r->stopped_early);
+    if (r->recipe)
+        cJSON_AddRawToObject(json, "recipe", r->recipe);
     add_regions(json, r);
 }
 

@@ -13,6 +13,7 @@ struct cJSON;
 
 struct distill_words {
     const char *schedule, *train, *preset;
+    const char *hidden_layers; /* N, or a list with a comma in it */
     struct opt_list held, free, freeze, freeze_scales;
     int64_t tokens, steps; /* steps 0: as many as the tokens give */
     struct distill_params p;
@@ -84,8 +85,9 @@ struct distill_words distill_words_make(void);
      "Weight of the cross entropy of the text itself. [0]"}, \
     {OPT_NUM, 0, "hidden", "W", &(w)->p.loss.hidden, 0.0, 1e6, \
      "Weight of the distance between hidden states, relative to the teacher's. [0]"}, \
-    {OPT_INT, 0, "hidden-layers", "N", &(w)->p.loss.hidden_layers, 1, 4096, \
-     "Of the outputs of N layers, at even distances. [4]"}, \
+    {OPT_STR, 0, "hidden-layers", "N|L,L...", &(w)->hidden_layers, 0, 0, \
+     "Of the outputs of N layers, at even distances, or of those named, from 0: 7,15,29; " \
+     "of one alone: 29, with the comma. [4]"}, \
     {OPT_NUM, 0, "hidden-until", "SHARE", &(w)->p.loss.hidden_until, 0.0, 1.0, \
      "Share of the steps over which that weight falls to 0; 0: it stays. [0.3]"}, \
     {OPT_NUM, 0, "scale-weight", "W", &(w)->p.loss.scale, 0.0, 1e6, \

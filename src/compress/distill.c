@@ -329,6 +329,8 @@ static enum b2_status prepare(struct distill *d, struct b2_err *err)
     if (!rc)
         rc = distill_check_modes(d, err);
     if (!rc)
+        rc = distill_check_loss(d, err);
+    if (!rc)
         rc = distill_teacher_check(d->p, err);
     if (!rc)
         rc = distill_data(d, err);
@@ -437,6 +439,10 @@ enum b2_status distill_run(struct distill_report *report,
             rc = file_remove(d.state_path, err);
     }
     fill_report(&d);
+    if (str_ok(&d.recipe)) {
+        report->recipe = d.recipe.data;
+        d.recipe = (struct str){0};
+    }
     report->seconds = clock_s() - start_s;
     free_all(&d);
     return rc;
@@ -445,5 +451,6 @@ enum b2_status distill_run(struct distill_report *report,
 void distill_report_free(struct distill_report *r)
 {
     mem_free(r->curve);
+    mem_free(r->recipe);
     *r = (struct distill_report){0};
 }

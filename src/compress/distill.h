@@ -28,7 +28,7 @@
 #include "compress/calib.h"
 #include "compress/latent.h"
 
-enum { DISTILL_MAX_REGIONS = CALIB_MAX_FILES };
+enum { DISTILL_MAX_REGIONS = CALIB_MAX_FILES, DISTILL_MAX_CHOSEN = 64 };
 
 struct distill_rates {
     double latent, scale, norm; /* of a full step; in units of the starting scale, of
@@ -39,6 +39,8 @@ struct distill_rates {
 struct distill_loss {
     double kl, ce, hidden, scale;
     int64_t hidden_layers; /* of how many layers' outputs, at even distances */
+    int n_chosen;          /* > 0: of these instead, different from each other */
+    int64_t chosen[DISTILL_MAX_CHOSEN];
     double hidden_until; /* share of the steps over which it falls to 0; 0: it stays */
 };
 
@@ -136,8 +138,10 @@ struct distill_report {
     double seconds, tokens_per_s, rate_share;
     uint64_t plan_bytes; /* of memory, beside mapped_bytes of both models */
     uint64_t mapped_bytes, disk_bytes; /* disk: latents that do not fit; 0: all do */
+    uint64_t step_disk_bytes; /* of that, read and written by a step, at most */
     int64_t n_layers, resident_layers; /* whose latents stay in memory */
     double flops, bytes_per_s;         /* of a dry run's trial; 0: none */
+    char *recipe; /* all that the result depends on, as JSON; NULL of a dry run */
     char blas_core[32];
     bool resumed, stopped_early;
 };

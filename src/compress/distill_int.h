@@ -122,6 +122,9 @@ void distill_modes_json(const struct distill_mode *m, struct str *out);
 
 /* distill_loss.c */
 int64_t distill_n_taps(const struct distill_loss *l, int64_t n_layers);
+/* B2_EARG: a chosen layer that is not there. */
+enum b2_status distill_check_loss(const struct distill *d,
+                                  struct b2_err *err) NODISCARD;
 enum b2_status distill_open_taps(struct distill *d, struct b2_err *err) NODISCARD;
 double distill_hidden_weight(const struct distill *d); /* at this step */
 void distill_targets(const struct distill *d, int64_t n_seqs);

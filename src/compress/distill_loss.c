@@ -12,18 +12,39 @@
 
 int64_t distill_n_taps(const struct distill_loss *l, int64_t n_layers)
 {
-    return l->hidden > 0 ? min_i64(l->hidden_layers, n_layers) : 0;
+    if (!(l->hidden > 0))
+        return 0;
+    return l->n_chosen > 0 ? l->n_chosen : min_i64(l->hidden_layers, n_layers);
 }
 
-/* Layers at even distances, the last one among them. -1: this one is not. */
+/* Those chosen, or layers at even distances, the last one among them. -1: not this one. */
 static int64_t tap_of(const struct distill *d, int64_t layer)
 {
+    const struct distill_loss *l = &d->p->loss;
     const int64_t n = d->n_taps, all = d->s.net.n_layers;
 
     for (int64_t k = 0; k < n; k++)
-        if ((k + 1) * all / n - 1 == layer)
+        if ((l->n_chosen > 0 ? l->chosen[k] : (k + 1) * all / n - 1) == layer)
             return k;
     return -1;
+}
+
+enum b2_status distill_check_loss(const struct distill *d, struct b2_err *err)
+{
+    const struct distill_loss *l = &d->p->loss;
+    const int64_t n = d->tm->hp.n_layers;
+
+    for (int i = 0; i < l->n_chosen; i++) {
+        bool again = false;
+        for (int k = 0; k < i; k++)
+            again = again || l->chosen[k] == l->chosen[i];
+        if (l->chosen[i] < 0 || l->chosen[i] >= n || again)
+            return err_set(err, B2_EARG,
+                           "hidden states of layer %lld%s: layers are 0 to %lld",
+                           (long long)l->chosen[i], again ? ", named twice" : "",
+                           (long long)n - 1);
+    }
+    return B2_OK;
 }
 
 double distill_hidden_weight(const struct distill *d)
@@ -141,9 +162,16 @@ struct distill_parts distill_loss_of(const struct distill *d,
 
 void distill_loss_json(const struct distill_loss *l, struct str *out)
 {
-    str_printf(out,
-               ",\"loss\":{\"kl\":%.9g,\"ce\":%.9g,\"hidden\":%.9g,\"hidden_layers\":"
-               "%lld,\"hidden_until\":%.9g,\"scale\":%.9g}",
-               l->kl, l->ce, l->hidden, (long long)l->hidden_layers, l->hidden_until,
+    str_printf(out, ",\"loss\":{\"kl\":%.9g,\"ce\":%.9g,\"hidden\":%.9g,", l->kl, l->ce,
+               l->hidden);
+    if (l->n_chosen > 0) {
+        for (int i = 0; i < l->n_chosen; i++)
+            str_printf(out, "%s%lld", i ? "," : "\"hidden_layers\":[",
+                       (long long)l->chosen[i]);
+        str_put(out, "]");
+    } else {
+        str_printf(out, "\"hidden_layers\":%lld", (long long)l->hidden_layers);
+    }
+    str_printf(out, ",\"hidden_until\":%.9g,\"scale\":%.9g}", l->hidden_until,
                l->scale);
 }

@@ -84,6 +84,18 @@ static int64_t fit_layers(const uint64_t *latents, int64_t n, uint64_t room)
     return used <= room ? n : fits;
 }
 
+/* What a step reads and writes of a layer's part on the disk, at most: of latent, gradient
+ * and two moments, each pass reads the latent on its way there and back and adds to the
+ * gradient; then the gradient is read for its length, and everything once more, and
+ * written, by the update. */
+static uint64_t step_traffic(const struct distill *d, uint64_t bytes)
+{
+    const uint64_t passes = (uint64_t)((d->p->batch + d->p->micro - 1) / d->p->micro);
+    const uint64_t quarters = passes * (1 + 1 + 2) + 1 + 4 + 4;
+
+    return bytes / 4 * quarters;
+}
+
 static void use_disk(struct distill *d, const uint64_t *latents, uint64_t room)
 {
     struct distill_report *r = d->r;
@@ -92,6 +104,7 @@ static void use_disk(struct distill *d, const uint64_t *latents, uint64_t room)
     int64_t fits = room > fixed ? fit_layers(latents, n, room - fixed) : -1;
     uint64_t largest = 0;
 
+    r->step_disk_bytes = 0;
     r->resident_layers = fits < 0 ? 0 : fits;
     r->plan_bytes = fixed;
     r->disk_bytes = file_space_piece(d->best_bytes);
@@ -102,6 +115,7 @@ static void use_disk(struct distill *d, const uint64_t *latents, uint64_t room)
             largest = latents[i] > largest ? latents[i] : largest;
             /* each matrix begins a page */
             r->disk_bytes += latents[i] + N_LINEARS * file_space_piece(1);
+            r->step_disk_bytes += step_traffic(d, latents[i]);
         }
     }
     r->plan_bytes += largest;

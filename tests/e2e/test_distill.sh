@@ -41,6 +41,8 @@ grep -q OpenBLAS "$dir/err" && { echo "skipped: no OpenBLAS"; exit 77; }
 want=$(sum "$dir/want.gguf")
 [ -e "$dir/want.gguf.b2distill" ] && fail "the state was left behind"
 grep -q '"curve"' "$dir/report.json" || fail "no curve in the report"
+python3 -c 'import json, sys; r = json.load(open(sys.argv[1]))["recipe"]; assert r["loss"]["kl"] == 1, r' \
+    "$dir/report.json" || fail "no recipe in the report"
 "$bin" inspect "$dir/want.gguf" --verify >"$dir/out" 2>"$dir/err" || fail "inspect"
 [ "$(stat -c %s "$dir/want.gguf")" -lt $(($(stat -c %s "$dir/student.gguf") + 4096)) ] ||
     fail "the file grew"
@@ -67,7 +69,8 @@ done
 
 # Other ways and losses: written as scored, parts of the loss and regions in the report.
 for way in "--train scales" "--train lora --rank 8 --ce 0.1" "--free blk.0.ffn_down.*" \
-    "--recipe brief --rate 0.003 --temperature 2" "--soft 0.5 --freeze blk.0.*=4"; do
+    "--recipe brief --rate 0.003 --temperature 2" "--soft 0.5 --freeze blk.0.*=4" \
+    "--schedule wsd --hidden 0.3 --hidden-layers 1, --hidden-until 0.5 --scale-weight 0.1"; do
     read -ra words <<<"$way"
     run "${args[@]}" "${words[@]}" --force --report "$dir/w.json" --curve "$dir/w.svg" \
         -o "$dir/w.gguf" || fail "$way"
@@ -78,7 +81,7 @@ for way in "--train scales" "--train lora --rank 8 --ce 0.1" "--free blk.0.ffn_d
         fail "$way: $before before, $now after"
 done
 "$bin" inspect "$dir/w.gguf" --verify >"$dir/out" 2>"$dir/err" || fail "inspect"
-for way in "--train some" "--recipe mine" "--kl 0" "--rank 0"; do
+for way in "--train some" "--recipe mine" "--kl 0" "--rank 0" "--hidden-layers 1,x" "--hidden-layers 0"; do
     read -ra words <<<"$way"
     run "${args[@]}" "${words[@]}" -o "$dir/x.gguf"
     [ $? -eq 2 ] || fail "$way: not a usage error"

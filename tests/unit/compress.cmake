@@ -5,6 +5,7 @@ b2_test(test_fit SRC unit/test_fit.c LIBS b2_compress)
 b2_test(test_rotate_fold SRC unit/test_rotate_fold.c LIBS b2_compress)
 b2_test(test_budget SRC unit/test_budget.c LIBS b2_compress)
 b2_test(test_pipeline SRC unit/test_pipeline.c unit/tiny_model.c LIBS b2_compress)
+b2_test(test_pipeline_types SRC unit/test_pipeline_types.c unit/tiny_model.c LIBS b2_compress)
 b2_test(test_compress_pad SRC unit/test_compress_pad.c unit/tiny_model.c LIBS b2_compress)
 
 # The command itself, killed and resumed (e2e/), on a tiny and on the real model.

@@ -3,68 +3,13 @@
  * is what is written, and nothing that goes wrong on the way makes the result worse.
  */
 #define _GNU_SOURCE /* mkdtemp */
-#include "compress/distill.h"
+#include "unit/distill_fixture.h"
 
-#include "base/mem.h"
-#include "base/rng.h"
-#include "base/str.h"
 #include "format/modelfile.h"
-#include "train/blas.h"
-#include "unit/scratch.h"
-#include "unit/tiny_model.h"
-#include "unit/unit.h"
 
 #include <math.h>
 
-static struct scratch scratch;
-static char teacher[300], student[300], text[300], held[300], out[300], other[300];
-
-enum { STEPS = 12 };
-
-struct stop {
-    int calls, after; /* says stop from the call of this number on; 0: never */
-};
-
-static bool is_cancelled(void *ctx)
-{
-    struct stop *s = ctx;
-
-    return s->after > 0 && ++s->calls >= s->after;
-}
-
-static struct distill_params plain(const struct calib_params *data, struct stop *stop)
-{
-    return (struct distill_params){.teacher = teacher,
-                                   .student = student,
-                                   .output = out,
-                                   .force = true,
-                                   .data = data,
-                                   .steps = STEPS,
-                                   .batch = 3,
-                                   .micro = 2, /* the last pass of a step is smaller */
-                                   .ctx = 32,
-                                   .eval_every = 4,
-                                   .rates = {3e-3, 3e-3, 1e-3},
-                                   .schedule = {SCHEDULE_COSINE, 2, 0, 0.05},
-                                   .loss = {.kl = 1},
-                                   .temperature = 1,
-                                   .clip = 1,
-                                   .seed = 5,
-                                   .cancelled = is_cancelled,
-                                   .ctx_of_calls = stop};
-}
-
-static const char *const files[] = {text}, *const regions[] = {held, text};
-static const struct calib_params data = {.files = files, .n_files = 1};
-static struct stop never;
-
-static void run(struct distill_report *r, const struct distill_params *p)
-{
-    struct b2_err err = {0};
-
-    if (distill_run(r, p, &err))
-        fail_msg("%s", err.msg);
-}
+static const char *const regions[] = {held, text};
 
 static void drop(const char *path)
 {
@@ -74,30 +19,9 @@ static void drop(const char *path)
         fail_msg("%s", err.msg);
 }
 
-static char *bytes_of(const char *path, size_t *n)
-{
-    struct b2_err err = {0};
-    char *file;
-
-    if (file_read_all(&file, n, path, 1 << 24, &err))
-        fail_msg("%s", err.msg);
-    return file;
-}
-
-static void assert_same_file(const char *a, const char *b)
-{
-    size_t na, nb;
-    char *x = bytes_of(a, &na), *y = bytes_of(b, &nb);
-
-    assert_int_equal(na, nb);
-    assert_memory_equal(x, y, na);
-    mem_free(x);
-    mem_free(y);
-}
-
 static void test_falls(void **state)
 {
-    struct distill_params p = plain(&data, &never);
+    struct distill_params p = plain();
     struct distill_report r, again;
 
     (void)state;
@@ -129,7 +53,7 @@ static void test_threads(void **state)
 
     (void)state;
     for (int i = 1; i <= 2; i++) {
-        struct distill_params p = plain(&data, &never);
+        struct distill_params p = plain();
         p.pool = pool_new(i);
         p.output = i == 1 ? out : other;
         run(&r, &p);
@@ -142,7 +66,7 @@ static void test_threads(void **state)
 /* Stopped wherever it is, a run goes on and ends with the same bytes. */
 static void test_resume(void **state)
 {
-    struct distill_params p = plain(&data, &never);
+    struct distill_params p = plain();
     struct distill_report r;
     struct b2_err err;
     char left[600];
@@ -152,7 +76,8 @@ static void test_resume(void **state)
     distill_report_free(&r);
     for (int after = 1; after < 14; after += 4) {
         struct stop stop = {0, after};
-        p = plain(&data, &stop);
+        p = plain();
+        p.ctx_of_calls = &stop;
         p.output = other;
         drop(other);
         assert_int_equal(distill_run(&r, &p, &err), B2_ECANCEL);
@@ -181,7 +106,7 @@ static void test_faults(void **state)
 
     (void)state;
     for (size_t i = 0; i < countof(rows); i++) {
-        struct distill_params p = plain(&data, &never);
+        struct distill_params p = plain();
         struct distill_report r;
         p.fault_step = 7;
         p.fault_value = rows[i].value;
@@ -197,7 +122,7 @@ static void test_faults(void **state)
 /* Rates that destroy the model: the student is written as it came. */
 static void test_never_worse(void **state)
 {
-    struct distill_params p = plain(&data, &never);
+    struct distill_params p = plain();
     struct distill_report r;
     struct modelfile *was, *is;
     struct b2_err err = {0};
@@ -227,7 +152,7 @@ static void test_never_worse(void **state)
  * a trial. */
 static void test_limits(void **state)
 {
-    struct distill_params p = plain(&data, &never);
+    struct distill_params p = plain();
     struct distill_report r;
     struct b2_err err = {0};
 
@@ -255,7 +180,7 @@ static void test_limits(void **state)
 /* With latents on the disk the same bytes come, also after a stop. */
 static void test_windows(void **state)
 {
-    struct distill_params p = plain(&data, &never);
+    struct distill_params p = plain();
     struct distill_report r;
     struct b2_err err = {0};
 
@@ -279,6 +204,7 @@ static void test_windows(void **state)
         const enum b2_status rc = distill_run(&r, &p, &err);
         assert_int_equal(rc, i == 0 ? B2_ECANCEL : B2_OK);
         assert_true(r.disk_bytes > 0 && r.plan_bytes <= least);
+        assert_true(r.step_disk_bytes > r.disk_bytes);
         assert_int_equal(r.resident_layers, 0);
         distill_report_free(&r);
         drop(i == 0 ? other : "");
@@ -292,7 +218,7 @@ static void test_windows(void **state)
 static void test_teacher_cache(void **state)
 {
     static const int64_t ks[] = {1 << 16, 8};
-    struct distill_params p = plain(&data, &never);
+    struct distill_params p = plain();
     struct distill_report r;
     struct b2_err err = {0};
     char cache[320];
@@ -305,7 +231,7 @@ static void test_teacher_cache(void **state)
     distill_report_free(&r);
     for (int i = 0; i < 2; i++) {
         snprintf(cache, sizeof cache, "%s/cache%d", scratch.dir, i);
-        p = plain(&data, &never);
+        p = plain();
         p.teacher_cache = cache;
         p.teacher_k = ks[i];
         p.output = out;
@@ -343,21 +269,9 @@ static void test_teacher_cache(void **state)
     distill_report_free(&r);
 }
 
-static void refuse(const struct distill_params *p, enum b2_status want,
-                   const char *word)
-{
-    struct distill_report r;
-    struct b2_err err = {0};
-
-    assert_int_equal(distill_run(&r, p, &err), want);
-    if (!strstr(err.msg, word))
-        fail_msg("`%s` lacks `%s`", err.msg, word);
-    distill_report_free(&r);
-}
-
 static void test_refused(void **state)
 {
-    struct distill_params p = plain(&data, &never);
+    struct distill_params p = plain();
     struct stop stop = {0, 12};
     char small[600];
     struct b2_err err = {0};
@@ -370,16 +284,17 @@ static void test_refused(void **state)
     refuse(&p, B2_EUNSUP, "different shapes");
     p.teacher = p.student = teacher;
     refuse(&p, B2_EUNSUP, "no ternary matrix");
-    p = plain(&data, &never);
+    p = plain();
     p.output = student;
     refuse(&p, B2_EARG, "student");
     p.output = teacher;
     refuse(&p, B2_EARG, "teacher");
-    p = plain(&data, &never);
+    p = plain();
     p.ctx = 20000;
     refuse(&p, B2_EARG, "tokens");
     /* the state of another run, and a broken one */
-    p = plain(&data, &stop);
+    p = plain();
+    p.ctx_of_calls = &stop;
     p.output = other;
     drop(other);
     refuse(&p, B2_ECANCEL, "goes on");
@@ -403,31 +318,6 @@ static void test_refused(void **state)
     mem_free(file);
 }
 
-static void make_files(void)
-{
-    struct tiny_params p = {.seed = 7, .type = DT_F32, .vec_type = DT_F32};
-    struct b2_err err = {0};
-    struct rng r = rng_make(11);
-    struct str s = {0}, h = {0};
-
-    snprintf(teacher, sizeof teacher, "%s/teacher.gguf", scratch.dir);
-    snprintf(student, sizeof student, "%s/student.gguf", scratch.dir);
-    snprintf(held, sizeof held, "%s/held.txt", scratch.dir);
-    snprintf(text, sizeof text, "%s/text.txt", scratch.dir);
-    snprintf(out, sizeof out, "%s/out.gguf", scratch.dir);
-    snprintf(other, sizeof other, "%s/other.gguf", scratch.dir);
-    assert_int_equal(tiny_model_write(teacher, &p, &err), B2_OK);
-    p.type = DT_Q2_0;
-    assert_int_equal(tiny_model_write(student, &p, &err), B2_OK);
-    for (int i = 0; i < 900; i++)
-        str_printf(i < 200 ? &h : &s, "w%d%s", (int)rng_below(&r, 97),
-                   i % 9 == 8 ? "\n" : " ");
-    assert_int_equal(file_write_all(text, s.data, s.len, true, &err), B2_OK);
-    assert_int_equal(file_write_all(held, h.data, h.len, true, &err), B2_OK);
-    str_free(&s);
-    str_free(&h);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -437,17 +327,6 @@ int main(void)
         cmocka_unit_test(test_teacher_cache), cmocka_unit_test(test_windows),
         cmocka_unit_test(test_refused),
     };
-    struct blas *blas;
-    struct b2_err err = {0};
 
-    if (blas_open(&blas, &err)) {
-        printf("skipped: %s\n", err.msg);
-        return 77;
-    }
-    blas_close(blas);
-    scratch_make(&scratch);
-    make_files();
-    int rc = cmocka_run_group_tests(tests, NULL, NULL);
-    scratch_remove(&scratch);
-    return rc;
+    return is_skipped() ? 77 : cmocka_run_group_tests(tests, set_up, tear_down);
 }

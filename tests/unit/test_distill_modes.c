@@ -4,85 +4,12 @@
  * leaves alone what rests.
  */
 #define _GNU_SOURCE /* mkdtemp */
-#include "compress/distill.h"
+#include "unit/distill_fixture.h"
 
-#include "base/mem.h"
-#include "base/rng.h"
-#include "base/str.h"
 #include "eval/curve.h"
 #include "format/modelfile.h"
-#include "train/blas.h"
-#include "unit/scratch.h"
-#include "unit/tiny_model.h"
-#include "unit/unit.h"
 
 #include <math.h>
-
-static struct scratch scratch;
-static char teacher[300], student[300], text[300], out[300], other[300];
-static const char *const files[] = {text};
-static const struct calib_params data = {.files = files, .n_files = 1};
-
-enum { STEPS = 12 };
-
-struct stop {
-    int calls, after; /* says stop from the call of this number on; 0: never */
-};
-
-static struct stop never;
-
-static bool is_cancelled(void *ctx)
-{
-    struct stop *s = ctx;
-
-    return s->after > 0 && ++s->calls >= s->after;
-}
-
-static struct distill_params plain(void)
-{
-    return (struct distill_params){.teacher = teacher,
-                                   .student = student,
-                                   .output = out,
-                                   .force = true,
-                                   .data = &data,
-                                   .steps = STEPS,
-                                   .batch = 3,
-                                   .micro = 2,
-                                   .ctx = 32,
-                                   .held_tokens = 192,
-                                   .eval_every = 4,
-                                   .rates = {3e-3, 3e-3, 1e-3},
-                                   .loss = {.kl = 1, .hidden_layers = 2},
-                                   .mode = {.rank = 4},
-                                   .schedule = {SCHEDULE_COSINE, 2, 0, 0.05},
-                                   .temperature = 1,
-                                   .clip = 1,
-                                   .seed = 5,
-                                   .cancelled = is_cancelled,
-                                   .ctx_of_calls = &never};
-}
-
-static void run(struct distill_report *r, const struct distill_params *p)
-{
-    struct b2_err err = {0};
-
-    if (distill_run(r, p, &err))
-        fail_msg("%s", err.msg);
-}
-
-static void assert_same_file(const char *a, const char *b)
-{
-    struct b2_err err = {0};
-    char *x, *y;
-    size_t nx, ny;
-
-    assert_int_equal(file_read_all(&x, &nx, a, 1 << 24, &err), B2_OK);
-    assert_int_equal(file_read_all(&y, &ny, b, 1 << 24, &err), B2_OK);
-    assert_int_equal(nx, ny);
-    assert_memory_equal(x, y, nx);
-    mem_free(x);
-    mem_free(y);
-}
 
 static struct modelfile *open_file(const char *path)
 {
@@ -186,6 +113,11 @@ static const struct {
      {.hidden = 1, .hidden_layers = 9},
      3e-3,
      0.99},
+    {"hidden chosen",
+     {.kind = LATENT_ALL},
+     {.kl = 1, .hidden = 0.5, .n_chosen = 1, .chosen = {0}},
+     3e-3,
+     0.95},
     {"brief",
      {.kind = LATENT_LORA, .rank = 16, .freeze_scales = {scales_rest, 1}},
      {.kl = 1, .hidden = 0.5, .scale = 0.1, .hidden_layers = 2, .hidden_until = 1},
@@ -277,18 +209,6 @@ static void test_rests(void **state)
     distill_report_free(&r);
 }
 
-static void refuse(const struct distill_params *p, enum b2_status want,
-                   const char *word)
-{
-    struct distill_report r;
-    struct b2_err err = {0};
-
-    assert_int_equal(distill_run(&r, p, &err), want);
-    if (!strstr(err.msg, word))
-        fail_msg("`%s` lacks `%s`", err.msg, word);
-    distill_report_free(&r);
-}
-
 static void test_refused(void **state)
 {
     static const char *const bad[] = {"blk.9.*", "=F16", "blk.0.*=Q4_0", "blk.0.*=x"};
@@ -312,6 +232,11 @@ static void test_refused(void **state)
     refuse(&p, B2_EARG, "rank");
     p.mode = (struct distill_mode){.kind = LATENT_SCALES, .soft = 0.5};
     refuse(&p, B2_EARG, "smooth");
+    p = plain();
+    p.loss.n_chosen = 2; /* 0 and 0 */
+    refuse(&p, B2_EARG, "named twice");
+    p.loss.chosen[1] = 7;
+    refuse(&p, B2_EARG, "layers are 0 to");
     /* another process writes the same output */
     p = plain();
     snprintf(lock, sizeof lock, "%s.b2distill.lock", out);
@@ -361,27 +286,6 @@ static void test_curve(void **state)
     curve_end(&c);
 }
 
-static void make_files(void)
-{
-    struct tiny_params p = {.seed = 7, .type = DT_F32, .vec_type = DT_F32};
-    struct b2_err err = {0};
-    struct rng r = rng_make(11);
-    struct str s = {0};
-
-    snprintf(teacher, sizeof teacher, "%s/teacher.gguf", scratch.dir);
-    snprintf(student, sizeof student, "%s/student.gguf", scratch.dir);
-    snprintf(text, sizeof text, "%s/text.txt", scratch.dir);
-    snprintf(out, sizeof out, "%s/out.gguf", scratch.dir);
-    snprintf(other, sizeof other, "%s/other.gguf", scratch.dir);
-    assert_int_equal(tiny_model_write(teacher, &p, &err), B2_OK);
-    p.type = DT_Q2_0;
-    assert_int_equal(tiny_model_write(student, &p, &err), B2_OK);
-    for (int i = 0; i < 900; i++)
-        str_printf(&s, "w%d%s", (int)rng_below(&r, 97), i % 9 == 8 ? "\n" : " ");
-    assert_int_equal(file_write_all(text, s.data, s.len, true, &err), B2_OK);
-    str_free(&s);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -389,17 +293,6 @@ int main(void)
         cmocka_unit_test(test_rests), cmocka_unit_test(test_refused),
         cmocka_unit_test(test_curve),
     };
-    struct blas *blas;
-    struct b2_err err = {0};
 
-    if (blas_open(&blas, &err)) {
-        printf("skipped: %s\n", err.msg);
-        return 77;
-    }
-    blas_close(blas);
-    scratch_make(&scratch);
-    make_files();
-    int rc = cmocka_run_group_tests(tests, NULL, NULL);
-    scratch_remove(&scratch);
-    return rc;
+    return is_skipped() ? 77 : cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -35,3 +35,8 @@ add_test(NAME e2e_distill_data
         $<TARGET_FILE:bonsai2_cli> $<TARGET_FILE:tiny_model>)
 set_tests_properties(e2e_distill_data PROPERTIES
     SKIP_RETURN_CODE 77 TIMEOUT 240 LABELS e2e)
+add_test(NAME e2e_distill_kill
+    COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/e2e/test_distill_kill.sh
+        $<TARGET_FILE:bonsai2_cli> $<TARGET_FILE:tiny_model>)
+set_tests_properties(e2e_distill_kill PROPERTIES
+    SKIP_RETURN_CODE 77 TIMEOUT 240 LABELS e2e)
