@@ -19,7 +19,7 @@ enum {
     QUADS = 4,            /* lines of a group of KQ_GROUP positions */
     CHUNK_GROUPS = 16,    /* whole blocks of every type */
     MAX_GROUPS = 25,      /* that a take function writes at a time: sets256.h */
-    TILE_TOKENS = 64,     /* that meet a chunk; two of them in registers */
+    TILE_TOKENS = 64,     /* that meet a chunk, or fewer that meet more chunks */
     TILE_SETS = 8,        /* that share what is laid out of the tokens */
     ACT_WORDS = QUADS + 1 /* of a token's group: its codes, and its factor twice */
 };
@@ -33,6 +33,7 @@ struct lines {
     int64_t t, g;      /* first token of the tile, first group of the chunk */
     int n_tokens, n_g; /* of the tile, of the chunk */
     int groups;        /* of a block */
+    int slot;          /* in act and lows, of the chunk's first token */
     int first;         /* the chunk's first group in code */
     __m256i code[MAX_GROUPS][QUADS][HALVES];
     __m256 scale[CHUNK_GROUPS][HALVES]; /* by block */
@@ -60,7 +61,7 @@ static ALWAYS_INLINE void lay_planes(int32_t (*to)[ACT_WORDS], const int8_t *p,
             memcpy(&to[i][k], p + 4 * (k * groups + i), sizeof to[i][k]);
 }
 
-/* What the tile's tokens bring to the chunk. */
+/* What the tile's tokens bring to the chunk at m->g. */
 static void lay_tokens(struct lines *m, enum line_order order)
 {
     const struct kq_act *x = m->x;
@@ -69,17 +70,18 @@ static void lay_tokens(struct lines *m, enum line_order order)
         int64_t at = (m->t + j) * x->n + m->g * KQ_GROUP;
         const int32_t *sum = x->sum + (m->t + j) * (x->n / KQ_GROUP + 1) + m->g;
         const int8_t *p = order == LINES_BY_PLANE ? x->p + at : x->q + at;
+        int32_t(*act)[ACT_WORDS] = m->act[m->slot + j];
         for (int i = 0; i < m->n_g; i++) {
             if (order == LINES_BY_POSITION)
-                memcpy(m->act[j][i], p + (ptrdiff_t)i * KQ_GROUP, KQ_GROUP);
+                memcpy(act[i], p + (ptrdiff_t)i * KQ_GROUP, KQ_GROUP);
             else if (i % 8 == 0)
-                lay_planes(&m->act[j][i], p + (ptrdiff_t)i * KQ_GROUP,
+                lay_planes(&act[i], p + (ptrdiff_t)i * KQ_GROUP,
                            m->n_g - i < 8 ? m->n_g - i : 8);
-            memcpy(&m->act[j][i][QUADS], x->e + at / 2 + i * (KQ_GROUP / 2),
-                   sizeof(int32_t));
+            memcpy(&act[i][QUADS], x->e + at / 2 + i * (KQ_GROUP / 2), sizeof(int32_t));
         }
         for (int b = 0; b * m->groups < m->n_g; b++, sum += m->groups)
-            m->lows[j][b] = (int32_t)((uint32_t)sum[0] - (uint32_t)sum[m->groups]);
+            m->lows[m->slot + j][b] =
+                (int32_t)((uint32_t)sum[0] - (uint32_t)sum[m->groups]);
     }
 }
 
@@ -95,13 +97,13 @@ static ALWAYS_INLINE void meet_group(__m256i (*sum)[HALVES], const struct lines 
         __asm__(""
                 : "+x"(u[0]), "+x"(u[1])); /* one load each: loads are what is scarce */
         for (int i = 0; i < n_t; i++) {
-            __m256i q = _mm256_set1_epi32(m->act[j + i][g][k]);
+            __m256i q = _mm256_set1_epi32(m->act[m->slot + j + i][g][k]);
             for (int h = 0; h < HALVES; h++)
                 c[i][h] = k ? chain(c[i][h], u[h], q) : chain_start(u[h], q);
         }
     }
     for (int i = 0; i < n_t; i++) {
-        __m256i e = _mm256_set1_epi32(m->act[j + i][g][QUADS]);
+        __m256i e = _mm256_set1_epi32(m->act[m->slot + j + i][g][QUADS]);
         for (int h = 0; h < HALVES; h++)
             sum[i][h] = _mm256_add_epi32(sum[i][h], chain_end(c[i][h], e));
     }
@@ -114,7 +116,7 @@ static ALWAYS_INLINE void meet_lines(const struct lines *m, float (*acc)[SET_ROW
     for (int b = 0, g = 0; g < m->n_g; b++, g += groups) {
         __m256i sum[2][HALVES];
         for (int i = 0; i < n_t; i++)
-            sum[i][0] = sum[i][1] = _mm256_set1_epi32(m->lows[j + i][b]);
+            sum[i][0] = sum[i][1] = _mm256_set1_epi32(m->lows[m->slot + j + i][b]);
         for (int i = 0; i < groups; i += 4) { /* straight code for four */
             meet_group(sum, m, g + i, j, n_t);
             meet_group(sum, m, g + i + 1, j, n_t);
@@ -131,27 +133,50 @@ static ALWAYS_INLINE void meet_lines(const struct lines *m, float (*acc)[SET_ROW
     }
 }
 
-/* Sets of rows from r on, n_sets of them, times the tile. */
+/* Chunks from group `from` on, of which m->act holds what the tile brings, to m; false
+ * behind the last. */
+static ALWAYS_INLINE bool chunk_at(struct lines *m, int64_t from, int i)
+{
+    const int64_t n_groups = m->x->n / KQ_GROUP;
+
+    m->g = from + (int64_t)i * CHUNK_GROUPS;
+    m->n_g = (int)min_i64(n_groups - m->g, CHUNK_GROUPS);
+    m->slot = i * m->n_tokens;
+    return m->g < n_groups && m->slot + m->n_tokens <= TILE_TOKENS;
+}
+
+/* The chunk of the set of rows r.. times the tile. */
+static ALWAYS_INLINE void lines_chunk(struct lines *m, float (*acc)[SET_ROWS],
+                                      const struct line_source *s, int64_t r,
+                                      int groups, lines_take *take)
+{
+    int j = 0;
+
+    m->first = 0;
+    take(m, s, r);
+    for (; j + 2 <= m->n_tokens; j += 2)
+        meet_lines(m, acc, groups, j, 2);
+    if (j < m->n_tokens)
+        meet_lines(m, acc, groups, j, 1);
+}
+
+/* Sets of rows from r on, n_sets of them, times the tile. A full tile meets a chunk of all
+ * sets, then the next chunk; few tokens meet many chunks of a set, so that rows are read
+ * in longer pieces. */
 static ALWAYS_INLINE void lines_tile(struct lines *m, float *y, int64_t y_step,
                                      const struct line_source *s, int64_t r, int n_sets,
                                      int groups, enum line_order order,
                                      lines_take *take)
 {
-    const int64_t n_groups = m->x->n / KQ_GROUP;
+    const int at_a_time = TILE_TOKENS / m->n_tokens;
 
     memset(m->acc, 0, (size_t)n_sets * sizeof m->acc[0]);
-    for (m->g = 0; m->g < n_groups; m->g += CHUNK_GROUPS) {
-        m->n_g = (int)min_i64(n_groups - m->g, CHUNK_GROUPS);
-        lay_tokens(m, order);
-        for (int i = 0; i < n_sets; i++) {
-            int j = 0;
-            m->first = 0;
-            take(m, s, r + (int64_t)i * SET_ROWS);
-            for (; j + 2 <= m->n_tokens; j += 2)
-                meet_lines(m, m->acc[i], groups, j, 2);
-            if (j < m->n_tokens)
-                meet_lines(m, m->acc[i], groups, j, 1);
-        }
+    for (int64_t g = 0; g < m->x->n / KQ_GROUP; g += at_a_time * CHUNK_GROUPS) {
+        for (int c = 0; chunk_at(m, g, c); c++)
+            lay_tokens(m, order);
+        for (int i = 0; i < n_sets; i++)
+            for (int c = 0; chunk_at(m, g, c); c++)
+                lines_chunk(m, m->acc[i], s, r + (int64_t)i * SET_ROWS, groups, take);
     }
     for (int i = 0; i < n_sets; i++, r += SET_ROWS)
         for (int j = 0; j < m->n_tokens; j++) {

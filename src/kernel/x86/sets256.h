@@ -185,6 +185,7 @@ static ALWAYS_INLINE void take_line(__m256i (*code)[HALVES], const uint8_t *line
 {
     const __m256i three = _mm256_set1_epi8(3);
 
+    prefetch_line(line);
     for (int h = 0; h < HALVES; h++)
         for (int k = 0; k < QUADS; k++)
             code[k][h] = _mm256_and_si256(
@@ -195,7 +196,8 @@ static ALWAYS_INLINE void take_line(__m256i (*code)[HALVES], const uint8_t *line
 static ALWAYS_INLINE void take_unit(__m256i (*code)[QUADS][HALVES], const uint8_t *line,
                                     struct thirds th)
 {
-    for (int l = 0; l < QUADS; l++, line += KSET_LINE)
+    for (int l = 0; l < QUADS; l++, line += KSET_LINE) {
+        prefetch_line(line);
         for (int h = 0; h < HALVES; h++) {
             __m256i v = load256(line + 32 * h);
             for (int k = 0; k < QUADS; k++) {
@@ -204,6 +206,7 @@ static ALWAYS_INLINE void take_unit(__m256i (*code)[QUADS][HALVES], const uint8_
             }
             code[4][l][h] = top_digits(v, th);
         }
+    }
 }
 
 /* The chunk of the set of rows r..; its units may begin before it and end behind it. */
