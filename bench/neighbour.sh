@@ -17,6 +17,6 @@ for type in tq2_0 ptq1_0; do
 done
 peer=(--peer "$dir/S-tq2_0.gguf")
 [ "${B2_PEER:-}" != no ] || peer=()
-"${B2_PYTHON:-python3}" "$here/neighbour.py" "$out" "$dir/S-ptq1_0.gguf" "${peer[@]}" \
+"${B2_PYTHON:-python3}" "$here/neighbour.py" "$out" "$dir/S-ptq1_0.gguf" ${peer[@]+"${peer[@]}"} \
     --ours="" --ours="--repack fast" --rounds "${B2_ROUNDS:-3}"
 echo "$out"

@@ -19,6 +19,7 @@ bool kset_possible(enum dtype t, enum kset_form form)
     case DT_Q2_0_G128:
     case DT_TQ2_0:
     case DT_Q2_0:
+    case DT_I2_S:
         return form == KSET_2BITS; /* a code of 3 may occur */
     default:
         return false;

@@ -136,6 +136,8 @@ def test_runs(folder, arch):
         check(arch + ": logits", abs(a - b) < 1e-4 * abs(b) + 1e-4, got[1], want[1])
     for (_, a), (_, b) in zip(first(packed)[1], want[1]):
         check(arch + ": logits with 8-bit activations", abs(a - b) < 2, a, b)
+    again = first(packed, "--repack", "fast")
+    check(arch + ": repacked, the same bits", again == first(packed), again)
     code, out, _ = run("inspect", packed, "--verify")
     check(arch + ": inspect --verify", code == 0 and "I2_S" in out, out)
     out = folder / "out.gguf"

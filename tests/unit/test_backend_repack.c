@@ -8,7 +8,8 @@
 
 enum { MAX_T = 19, ALIGN = 64 };
 
-static const enum dtype types[] = {DT_PTQ1_0, DT_TQ1_0, DT_PQ2_0, DT_TQ2_0, DT_Q2_0};
+static const enum dtype types[] = {DT_PTQ1_0, DT_TQ1_0, DT_PQ2_0,
+                                   DT_TQ2_0,  DT_Q2_0,  DT_I2_S};
 static const int threads[] = {1, 2, 7};
 
 static struct fixture open_level(unsigned cpu, int n_threads, int64_t width)

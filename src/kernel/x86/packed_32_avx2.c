@@ -44,6 +44,19 @@ static ALWAYS_INLINE __m256i dot_simple(const uint8_t *p, const struct simple *f
     return dot_step(u, a);
 }
 
+/* The scale of a block times its sum, less its minimum if there is one. */
+static ALWAYS_INLINE __m256 add_block(__m256 acc, const struct row_set *s, int64_t at,
+                                      const struct simple *f, __m256i sums, int32_t act)
+{
+    int32_t lows = (int32_t)((uint32_t)f->low * (uint32_t)act);
+    __m256 term = scaled(row_halves(s, at), sums, lows);
+
+    if (f->min)
+        term = less_min(
+            term, _mm256_xor_ps(_mm256_set1_ps(-0.0f), row_halves(s, at + 2)), act);
+    return _mm256_add_ps(acc, term);
+}
+
 static ALWAYS_INLINE void one_simple(float *y, const uint8_t *w, uint64_t row_bytes,
                                      int64_t rows, const struct kq_act *x, int64_t t,
                                      const struct simple *f)
@@ -60,13 +73,52 @@ static ALWAYS_INLINE void one_simple(float *y, const uint8_t *w, uint64_t row_by
                 prefetch_rows(&s, 0, ROWS, next);
             for (int i = 0; i < ROWS; i++)
                 sum[i] = dot_simple(s.row[i] + at, f, &a);
-            int32_t lows = (int32_t)((uint32_t)f->low * (uint32_t)a.sum);
-            __m256 term = scaled(row_halves(&s, at), step_sums(sum), lows);
-            if (f->min)
-                term = less_min(
-                    term, _mm256_xor_ps(_mm256_set1_ps(-0.0f), row_halves(&s, at + 2)),
-                    a.sum);
-            acc = _mm256_add_ps(acc, term);
+            acc = add_block(acc, &s, at, f, step_sums(sum), a.sum);
+        }
+        store_rows(y + r, acc, x->d[t], rows - r);
+    }
+}
+
+/* The sums of each 128-bit lane of v[0], v[1], v[2], v[3]: four neighbours. */
+static ALWAYS_INLINE __m256i lane_sums(const __m256i *v)
+{
+    __m256i a = _mm256_add_epi32(_mm256_unpacklo_epi32(v[0], v[1]),
+                                 _mm256_unpackhi_epi32(v[0], v[1]));
+    __m256i b = _mm256_add_epi32(_mm256_unpacklo_epi32(v[2], v[3]),
+                                 _mm256_unpackhi_epi32(v[2], v[3]));
+
+    return _mm256_add_epi32(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));
+}
+
+/* Nibbles alone: a register has 16 bytes of two rows, so that a lane is one row's first
+ * 16 columns (low nibbles) or last 16, which share a factor. */
+static ALWAYS_INLINE void one_nibbles(float *y, const uint8_t *w, uint64_t row_bytes,
+                                      int64_t rows, const struct kq_act *x, int64_t t,
+                                      const struct simple *f)
+{
+    const __m256i low = _mm256_set1_epi8(15);
+
+    for (int64_t r = 0; r < rows; r += ROWS) {
+        struct row_set s;
+        __m256 acc = _mm256_setzero_ps();
+        rows_at(&s, w, row_bytes, r, rows);
+        for (int64_t b = 0, next = 0; b < x->n / KQ_STEP; b++) {
+            int64_t at = f->bytes * b, c = t * x->n + b * KQ_STEP;
+            __m256i q0 = _mm256_broadcastsi128_si256(load128(x->q + c));
+            __m256i q1 = _mm256_broadcastsi128_si256(load128(x->q + c + 16));
+            __m256i e0 = _mm256_set1_epi16(x->e[c / 2]);
+            __m256i e1 = _mm256_set1_epi16(x->e[c / 2 + 8]), sum[4];
+            for (; next < at + f->bytes; next += LINE)
+                prefetch_rows(&s, 0, ROWS, next);
+            for (int k = 0; k < 4; k++) {
+                __m256i v = two_rows(&s, k, at + f->codes);
+                __m256i u = _mm256_and_si256(_mm256_srli_epi16(v, 4), low);
+                v = _mm256_maddubs_epi16(_mm256_and_si256(v, low), q0);
+                u = _mm256_maddubs_epi16(u, q1);
+                sum[k] = _mm256_add_epi32(_mm256_madd_epi16(v, e0),
+                                          _mm256_madd_epi16(u, e1));
+            }
+            acc = add_block(acc, &s, at, f, lane_sums(sum), act_sum(x, t, 2 * b, 2));
         }
         store_rows(y + r, acc, x->d[t], rows - r);
     }
@@ -78,7 +130,7 @@ void packed_q4_0_avx2(float *y, int64_t y_step, const uint8_t *w, uint64_t row_b
     const struct simple f = {.bytes = 18, .codes = 2, .low = 8};
 
     for (int64_t t = 0; t < x->rows; t++)
-        one_simple(y + t * y_step, w, row_bytes, rows, x, t, &f);
+        one_nibbles(y + t * y_step, w, row_bytes, rows, x, t, &f);
 }
 
 void packed_q4_1_avx2(float *y, int64_t y_step, const uint8_t *w, uint64_t row_bytes,
@@ -87,7 +139,7 @@ void packed_q4_1_avx2(float *y, int64_t y_step, const uint8_t *w, uint64_t row_b
     const struct simple f = {.bytes = 20, .codes = 4, .min = true};
 
     for (int64_t t = 0; t < x->rows; t++)
-        one_simple(y + t * y_step, w, row_bytes, rows, x, t, &f);
+        one_nibbles(y + t * y_step, w, row_bytes, rows, x, t, &f);
 }
 
 void packed_q5_0_avx2(float *y, int64_t y_step, const uint8_t *w, uint64_t row_bytes,
