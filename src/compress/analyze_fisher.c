@@ -244,11 +244,9 @@ static enum b2_status make_fisher(struct fisher *f, struct b2_err *err)
     const struct hparams *hp = &a->m->hp;
     enum b2_status rc =
         hp->arch->attn_gate
-            ? err_set(
-                  err, B2_EUNSUP,
-                  "%s: architecture `%s` has no parts to measure Fisher information "
-                  "of: take --no-fisher",
-                  modelfile_path(a->m->mf), hp->arch->name)
+            ? err_set(err, B2_EUNSUP,
+                      "%s: of architecture `%s` no Fisher information is measured",
+                      modelfile_path(a->m->mf), hp->arch->name)
             : netmodel_new(&f->net, a->m, &how, err);
 
     if (rc)

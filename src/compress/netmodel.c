@@ -79,9 +79,9 @@ struct latent *netmodel_latent(const struct netmodel *n, int64_t layer, int whic
 
 void netmodel_rest(const struct netmodel *n, int64_t item)
 {
-    const struct latent *l = &n->latent[item];
+    const struct latent *l = n->latent ? &n->latent[item] : NULL;
 
-    if (n->space && l->placed)
+    if (n->space && l && l->placed)
         file_space_drop(n->space, l->all, l->n_bytes);
 }
 
