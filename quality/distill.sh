@@ -102,7 +102,7 @@ import json, sys
 model, row, tokens, report = sys.argv[1:]
 r = json.load(open(report))
 for p in r["curve"]:
-    parts = ("%.4f" % p[k] if k in p else "" for k in ("loss", "kld", "cross_entropy", "hidden", "scale"))
+    parts = ("%.5g" % p[k] if k in p else "" for k in ("loss", "kld", "cross_entropy", "hidden", "scale"))
     regions = " ".join("%s=%.4f" % (g["name"].replace(",", "_"), v)
                        for g, v in zip(r["regions"], p["held_regions"]))
     print(model, row, tokens, p["step"], p["tokens"], *parts, "%.4f" % p["held_kld"], regions, sep=",")
