@@ -4,9 +4,8 @@
  * The work is in compress/pipeline.h.
  */
 #include "base/file.h"
-#include "cli/cli.h"
+#include "cli/calib_cmd.h"
 #include "cli/distill_opts.h"
-#include "compress/calib_mix.h"
 #include "compress/pipeline.h"
 
 #include <cjson/cJSON.h>
@@ -15,15 +14,15 @@
 struct compress {
     struct cli_common common;
     const char *output, *budget, *effort, *rotate, *ternary_rule, *tail, *report,
-        *types, *costs, *data;
-    struct opt_list rules, calib, avoid;
-    int64_t calib_tokens, calib_ctx, refine, layers, metric_width;
+        *types, *costs;
+    struct calib_cmd texts;
+    struct opt_list rules;
+    int64_t refine, layers, metric_width;
     double mismatch;
     bool dry_run, force;
     struct recipe recipe;
     struct distill_words words; /* of effort best */
     struct distill_report distilled;
-    struct progress progress;
 };
 
 /* Compensation gains most on rotated weights. */
@@ -55,27 +54,6 @@ static enum b2_status read_recipe(struct compress *c, struct b2_err *err)
     r->refine = (int)c->refine;
     r->seed = (uint64_t)c->common.seed;
     return rc;
-}
-
-/* The handler only has to be there: terminal.c keeps the flag. */
-static void on_interrupt(void *ctx)
-{
-    (void)ctx;
-}
-
-static bool is_cancelled(void *ctx)
-{
-    (void)ctx;
-    return cli_interrupted();
-}
-
-static void on_stage(void *ctx, const char *name, uint64_t total)
-{
-    struct compress *c = ctx;
-
-    const bool learns = strcmp(name, "distil") == 0 || strcmp(name, "score") == 0;
-
-    c->progress = cli_progress(&c->common, name, learns ? "kld" : NULL, total);
 }
 
 /* Whether the report can be written, asked before the work and not after it. */
@@ -125,75 +103,51 @@ static int print_report(const struct compress *c, const struct report *r)
 {
     struct str text = {0};
 
-    if (c->common.json) {
-        cJSON *json = json_of(c, r);
-        if (json)
-            cJSON_AddNumberToObject(json, "peak_rss_bytes", (double)file_peak_rss());
-        return cli_print_json(json);
-    }
-    report_text(r, c->common.verbose, &text);
-    if (c->recipe.effort == RECIPE_BEST && !c->dry_run) {
+    if (!c->common.json)
+        report_text(r, c->common.verbose, &text);
+    if (!c->common.json && c->recipe.effort == RECIPE_BEST && !c->dry_run) {
         str_put(&text, "\n");
         distill_text(&text, &c->distilled);
     }
-    if (str_ok(&text))
-        cli_write(text.data, text.len);
-    str_free(&text);
-    return CLI_DONE;
+    return calib_cmd_print(&c->common, c->common.json ? json_of(c, r) : NULL, &text);
 }
 
 static int compress_run(struct compress *c, const char *source)
 {
     struct b2_err err = {0};
     struct report report = {0};
-    cli_limit_memory(&c->common);
-    struct log log = cli_log(&c->common);
-    struct pool *pool = cli_pool(&c->common, &err);
-    struct calib_words texts = {.n = 0};
-    enum b2_status rc = pool ? cli_cpu(&c->words.p.cpu, &c->common, &err) : B2_ENOMEM;
-    if (!rc)
-        rc = calib_words_make(&texts, c->calib.item, c->calib.n, cli_data_dir(c->data),
-                              &err);
-    const struct calib_params calib = {
-        .files = texts.word,
-        .n_files = texts.n,
-        .avoid = c->avoid.item,
-        .n_avoid = c->avoid.n,
-        .n_tokens = c->calib_tokens,
-        .ctx = c->calib_ctx,
-    };
+    enum b2_status rc = calib_cmd_begin(&c->texts, &c->common, &err);
     struct pipeline_params p = {
         .source = source,
         .output = c->output,
         .recipe = &c->recipe,
-        .calib = &calib,
+        .calib = &c->texts.params,
         .distill = &c->words.p,
         .distilled = &c->distilled,
         .costs = c->costs,
         .mem_limit = c->common.mem_limit,
         .dry_run = c->dry_run,
         .force = c->force,
-        .env = {.pool = pool,
-                .progress = &c->progress,
-                .cancelled = is_cancelled,
-                .ctx = c},
-        .log = &log,
-        .on_stage = on_stage,
+        .env = {.pool = c->texts.pool,
+                .progress = &c->texts.progress,
+                .cancelled = calib_cmd_cancelled,
+                .ctx = &c->texts},
+        .log = &c->texts.log,
+        .on_stage = calib_cmd_stage,
     };
 
-    cli_on_interrupt(on_interrupt, NULL);
+    if (!rc)
+        rc = cli_cpu(&c->words.p.cpu, &c->common, &err);
     if (!rc && c->report)
         rc = check_report(c, source, &err);
     if (!rc)
         rc = pipeline_run(&report, &p, &err);
-    cli_on_interrupt(NULL, NULL);
     int code = rc ? cli_report_error(&err) : print_report(c, &report);
     if (!rc && c->report && write_report(c, &report, &err))
         code = cli_report_error(&err);
     distill_report_free(&c->distilled);
     report_free(&report);
-    calib_words_free(&texts);
-    pool_free(pool);
+    calib_cmd_end(&c->texts);
     return code;
 }
 
@@ -205,10 +159,10 @@ static int read_words(struct compress *c, const struct cmd *cmd)
     if (!c->output && !c->dry_run)
         return cli_usage_error(cmd, "-o FILE is missing: the file to write");
     if (!c->effort)
-        c->effort = c->calib.n > 0 ? "normal" : "fast";
-    if (c->calib.n > 0 && strcmp(c->effort, "fast") == 0)
+        c->effort = c->texts.calib.n > 0 ? "normal" : "fast";
+    if (c->texts.calib.n > 0 && strcmp(c->effort, "fast") == 0)
         return cli_usage_error(cmd, "--calib goes with --effort normal and best");
-    if (c->calib.n == 0 && strcmp(c->effort, "fast") != 0)
+    if (c->texts.calib.n == 0 && strcmp(c->effort, "fast") != 0)
         return cli_usage_error(
             cmd, "--effort %.20s needs texts to calibrate on: give --calib FILE",
             c->effort);
@@ -226,20 +180,7 @@ static int read_words(struct compress *c, const struct cmd *cmd)
 
 /* From effort normal on. */
 /* clang-format off */
-#define CALIB_OPTS(c) \
-    {OPT_LIST, 'c', "calib", "FILE[=SHARE]", &(c)->calib, 0, 0, \
-     "Text to calibrate on, or a .jsonl with \"text\" or \"question\" and " \
-     "\"answer\"; several are mixed by their shares. mix:default stands for prose, " \
-     "code, maths and Chinese of the data folder; mix:? lists the others."}, \
-    {OPT_STR, 0, "data", "DIR", &(c)->data, 0, 0, \
-     "Folder that mixes are taken from. [B2_DATA, else ../shared/data]"}, \
-    {OPT_INT, 0, "calib-tokens", "N", &(c)->calib_tokens, 64, 1e8, \
-     "Tokens of calibration. [65536]"}, \
-    {OPT_INT, 0, "calib-ctx", "N", &(c)->calib_ctx, 16, 65536, \
-     "Tokens of a sequence. [512]"}, \
-    {OPT_LIST, 0, "avoid", "FILE", &(c)->avoid, 0, 0, \
-     "Evaluation text: calibration texts that share 13 words in a row with it are " \
-     "left out."}, \
+#define COMPENSATE_OPTS(c) \
     {OPT_NUM, 0, "mismatch", "SHARE", &(c)->mismatch, 0.0, 1.0, \
      "How much of the error of earlier layers each layer makes up for. [0.5]"}, \
     {OPT_INT, 0, "refine", "N", &(c)->refine, 0, 100, \
@@ -275,8 +216,7 @@ int cmd_compress(int argc, char **argv)
         "bonsai2 compress model.gguf --budget 70MB -o small.gguf"};
     struct compress c = {.effort = NULL,
                          .ternary_rule = "ls",
-                         .calib_tokens = 65536,
-                         .calib_ctx = 512,
+                         .texts = {.tokens = 65536, .ctx = 512},
                          .refine = 4,
                          .metric_width = 6144,
                          .mismatch = 0.5,
@@ -291,7 +231,8 @@ int cmd_compress(int argc, char **argv)
          "best: then distilled, an hour for 300000 tokens of a small model; the "
          "options "
          "from --tokens to --temperature say how. [normal with --calib, else fast]"},
-        CALIB_OPTS(&c),
+        CALIB_CMD_OPTS(&c.texts, "65536"),
+        COMPENSATE_OPTS(&c),
         {OPT_LIST, 'r', "rule", "GLOB=TYPE", &c.rules, 0, 0,
          "Type for the matrices that match: a type name, ternary, or keep. Of several "
          "that match the last one wins."},

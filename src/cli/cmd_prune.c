@@ -2,95 +2,51 @@
  * cmd_prune.c - bonsai2 prune: a smaller model without what matters least. The work is in
  * compress/prune.h.
  */
-#include "base/file.h"
-#include "base/str.h"
-#include "cli/cli.h"
+#include "cli/calib_cmd.h"
 #include "compress/prune.h"
 
-#include <cjson/cJSON.h>
 #include <math.h>
 
 struct prune_cmd {
     struct cli_common common;
+    struct calib_cmd texts;
     const char *type;
-    struct opt_list calib, avoid, rules;
-    int64_t calib_tokens, calib_ctx, rounds;
+    struct opt_list rules;
+    int64_t rounds;
     struct prune_params p;
-    struct progress progress;
 };
-
-static void on_interrupt(void *ctx)
-{
-    (void)ctx;
-}
-
-static bool is_cancelled(void *ctx)
-{
-    (void)ctx;
-    return cli_interrupted();
-}
-
-static void on_stage(void *ctx, const char *name, uint64_t total)
-{
-    struct prune_cmd *c = ctx;
-
-    c->progress = cli_progress(&c->common, name, NULL, total);
-}
 
 static int print_report(const struct prune_cmd *c, const struct prune_report *r)
 {
     struct str text = {0};
 
-    if (c->common.json) {
-        cJSON *json = prune_report_json(r);
-        if (json)
-            cJSON_AddNumberToObject(json, "peak_rss_bytes", (double)file_peak_rss());
-        return cli_print_json(json);
-    }
-    prune_report_text(r, &text);
-    if (str_ok(&text))
-        cli_write(text.data, text.len);
-    str_free(&text);
-    return CLI_DONE;
+    if (!c->common.json)
+        prune_report_text(r, &text);
+    return calib_cmd_print(&c->common, c->common.json ? prune_report_json(r) : NULL,
+                           &text);
 }
 
 static int prune(struct prune_cmd *c, const char *source)
 {
     struct b2_err err = {0};
     struct prune_report report = {0};
-    cli_limit_memory(&c->common);
-    struct log log = cli_log(&c->common);
-    struct pool *pool = cli_pool(&c->common, &err);
-    const struct calib_params calib = {
-        .files = c->calib.item,
-        .n_files = c->calib.n,
-        .avoid = c->avoid.item,
-        .n_avoid = c->avoid.n,
-        .n_tokens = c->calib_tokens,
-        .ctx = c->calib_ctx,
-    };
-    enum b2_status rc = pool ? B2_OK : B2_ENOMEM;
+    enum b2_status rc = calib_cmd_begin(&c->texts, &c->common, &err);
 
     c->p.source = source;
-    c->p.calib = &calib;
+    c->p.calib = &c->texts.params;
     c->p.seed = (uint64_t)c->common.seed;
     c->p.mem_limit = c->common.mem_limit;
-    c->p.pool = pool;
-    c->p.log = &log;
-    c->p.cancelled = is_cancelled;
-    c->p.on_stage = on_stage;
-    c->p.progress = &c->progress;
-    c->p.ctx_of_calls = c;
-    cli_on_interrupt(on_interrupt, NULL);
+    c->p.pool = c->texts.pool;
+    c->p.log = &c->texts.log;
+    c->p.cancelled = calib_cmd_cancelled;
+    c->p.on_stage = calib_cmd_stage;
+    c->p.progress = &c->texts.progress;
+    c->p.ctx_of_calls = &c->texts;
     if (!rc)
         rc = prune_run(&report, &c->p, &err);
-    cli_on_interrupt(NULL, NULL);
     int code = rc ? cli_report_error(&err) : print_report(c, &report);
-    c->p.calib = NULL; /* these end here */
-    c->p.pool = NULL;
-    c->p.log = NULL;
     prune_report_free(&report);
-    pool_free(pool);
+    calib_cmd_end(&c->texts);
     return code;
 }
 
@@ -110,9 +66,9 @@ static int read_words(struct prune_cmd *c, const struct cmd *cmd)
     for (int i = 0; i < c->rules.n; i++)
         if (prune_rule_read(&c->p.rule[c->p.n_rules++], c->rules.item[i], &err))
             return cli_usage_error(cmd, "%s", err.msg);
-    if (isfinite(c->p.max_kld) && c->calib.n == 0)
+    if (isfinite(c->p.max_kld) && c->texts.calib.n == 0)
         return cli_usage_error(cmd, "--max-kld needs --calib FILE to measure on");
-    c->p.rounds = c->calib.n > 0 ? (int)c->rounds : 1;
+    c->p.rounds = c->texts.calib.n > 0 ? (int)c->rounds : 1;
     return OPT_RUN;
 }
 
@@ -139,14 +95,6 @@ static int read_words(struct prune_cmd *c, const struct cmd *cmd)
      "in llama.cpp."}
 
 #define HOW_OPTS(c) \
-    {OPT_LIST, 'c', "calib", "FILE[=SHARE]", &(c)->calib, 0, 0, \
-     "Text to choose by, restore with and measure on; as in compress."}, \
-    {OPT_INT, 0, "calib-tokens", "N", &(c)->calib_tokens, 64, 1e8, \
-     "Tokens of calibration. [16384]"}, \
-    {OPT_INT, 0, "calib-ctx", "N", &(c)->calib_ctx, 16, 65536, \
-     "Tokens of a sequence. [512]"}, \
-    {OPT_LIST, 0, "avoid", "FILE", &(c)->avoid, 0, 0, \
-     "Evaluation text to keep out of the calibration."}, \
     {OPT_STR, 's', "sensitivity", "FILE", &(c)->p.sensitivity, 0, 0, \
      "File of `analyze`: chooses layers, shares (--uneven), and without --calib " \
      "everything."}, \
@@ -174,8 +122,7 @@ int cmd_prune(int argc, char **argv)
         1,
         1,
         "bonsai2 prune model.gguf --ffn 0.1 --calib text.txt -o smaller.gguf"};
-    struct prune_cmd c = {.calib_tokens = 16384,
-                          .calib_ctx = 512,
+    struct prune_cmd c = {.texts = {.tokens = 16384, .ctx = 512},
                           .rounds = 2,
                           .p = {.cap = 0.5,
                                 .multiple = 64,
@@ -185,6 +132,7 @@ int cmd_prune(int argc, char **argv)
     const struct opt opts[] = {
         {OPT_STR, 'o', "output", "OUT", &c.p.output, 0, 0, "Model to write."},
         WHAT_OPTS(&c),
+        CALIB_CMD_OPTS(&c.texts, "16384"),
         HOW_OPTS(&c),
         {OPT_FLAG, 'f', "force", NULL, &c.p.force, 0, 0,
          "Replace the output; throw away an unfinished run of other settings."},

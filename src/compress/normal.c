@@ -140,6 +140,8 @@ static enum b2_status check_memory(const struct normal *n, bool *keep,
     uint64_t more = stream_keep_bytes(n->m, c->n_seqs, c->ctx);
 
     *keep = n->p.mem_limit == 0 ? more <= KEEP_MAX : need + more <= n->p.mem_limit;
+    log_line(n->p.log, LOG_DEBUG, "memory planned: %llu MB",
+             (unsigned long long)((need + (*keep ? more : 0)) >> 20) + 1);
     if (n->p.mem_limit == 0 || need <= n->p.mem_limit)
         return B2_OK;
     return err_set(

@@ -140,12 +140,13 @@ static enum b2_status open_work(struct prune *k, struct b2_err *err)
     const struct prune_params *p = k->p;
     struct str s = {0};
 
-    str_printf(&s,
-               "{\"prune\": \"" B2_VERSION "\", \"source\": \"%s\", \"type\": %d, "
-               "\"restore\": %d, \"mismatch\": %g, \"rounds\": %d, \"multiple\": %lld, "
-               "\"calibration\": %s, \"plan\": [",
-               k->sha256, (int)p->type, !p->no_restore, p->mismatch, p->rounds,
-               (long long)p->multiple, k->calib_text ? k->calib_text : "null");
+    str_printf(
+        &s,
+        "{\"prune\": \"" B2_VERSION "\", \"source\": \"%s\", \"type\": %d, "
+        "\"restore\": \"%s\", \"mismatch\": %g, \"rounds\": %d, \"multiple\": %lld, "
+        "\"calibration\": %s, \"plan\": [",
+        k->sha256, (int)p->type, p->no_restore ? "no" : "held", p->mismatch, p->rounds,
+        (long long)p->multiple, k->calib_text ? k->calib_text : "null");
     for (int64_t i = 0; i < k->m->hp.n_layers; i++)
         str_printf(&s, "%s[%d, %lld, %lld, %lld]", i ? ", " : "", k->plan[i].gone,
                    (long long)k->plan[i].ffn, (long long)k->plan[i].kv,
@@ -201,6 +202,14 @@ static bool list_units(struct prune_part *to, const uint8_t *gone, const uint8_t
     return to->unit && to->cost;
 }
 
+static void take_kept(struct prune_part *to, const struct prune_kept *from)
+{
+    to->plain = from->plain;
+    to->restored = from->restored;
+    to->damp = from->damp;
+    to->held_gain = from->held_gain;
+}
+
 static enum b2_status fill_report(struct prune *k, struct b2_err *err)
 {
     const struct hparams *hp = &k->m->hp;
@@ -219,10 +228,8 @@ static enum b2_status fill_report(struct prune *k, struct b2_err *err)
              !list_units(&l->heads, piece.head, piece.head_cost, hparams_heads(hp, i))))
             rc = err_set(err, B2_ENOMEM, "out of memory");
         if (!rc) {
-            l->ffn.plain = piece.found.down_plain;
-            l->ffn.restored = piece.found.down_restored;
-            l->heads.plain = piece.found.o_plain;
-            l->heads.restored = piece.found.o_restored;
+            take_kept(&l->ffn, &piece.found.down);
+            take_kept(&l->heads, &piece.found.o);
             l->kv = hparams_kv_heads(hp, i);
             l->kv_gone = prune_plan_of(k, k->r->taken, i).kv;
         }

@@ -64,8 +64,10 @@ struct prune_params {
 struct prune_part {
     int64_t n, gone;        /* hidden values, or heads */
     double plain, restored; /* share of outputs lost without and with restoring; NaN */
-    int32_t *unit;          /* [gone] which */
-    float *cost;            /* [gone] what each cost when it went */
+    double damp;      /* of the restoring (prune_restore.h); 0: left as it is; NaN */
+    double held_gain; /* what it gained on tokens it was not solved on; NaN */
+    int32_t *unit;    /* [gone] which */
+    float *cost;      /* [gone] what each cost when it went */
 };
 
 struct prune_layer {

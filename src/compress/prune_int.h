@@ -40,9 +40,27 @@ struct prune {
 
 enum { PRUNE_TEACHER = 0, PRUNE_STUDENT = 1 };
 
+/* What became of a matrix; NaN: not measured. */
+struct prune_kept {
+    double plain, restored; /* share of outputs lost without and with restoring */
+    double damp;            /* of the restoring; 0: the matrix was left as it is */
+    double held_gain;       /* what restoring gained on tokens it was not solved on */
+};
+
 /* A layer as its piece has it: masks, then costs, then the bytes of o and down. */
 struct prune_found {
-    double o_plain, o_restored, down_plain, down_restored;
+    struct prune_kept o, down;
+};
+
+/* A layer while it is pruned. */
+struct cutting {
+    struct prune *k;
+    int64_t layer;
+    struct prune_found found;
+    uint8_t *ffn, *head;         /* masks */
+    float *ffn_cost, *head_cost; /* of those that are gone */
+    uint8_t *column;             /* mask of o's or down's columns */
+    struct str o, down;          /* bytes */
 };
 
 /* prune_plan.c */
@@ -55,7 +73,15 @@ bool prune_heads_change(const struct prune *k, int64_t layer);
 enum b2_status prune_round(struct prune *k, int round, struct b2_err *err) NODISCARD;
 uint64_t prune_bytes(const struct prune *k);
 
-/* Its number and the bytes of what it holds. */
+/* Sums of an input of both sides, a quarter of the tokens in `held`; the streams stay. */
+enum b2_status prune_collect(struct cutting *c, struct metric_sums *fit,
+                             struct metric_sums *held, enum stream_input in,
+                             struct b2_err *err) NODISCARD;
+
+/* prune_cut.c: the share of a block goes, feed-forward or attention. */
+enum b2_status prune_cut(struct cutting *c, bool ffn, struct b2_err *err) NODISCARD;
+
+/* The number of a piece and the bytes of what it holds. */
 int64_t prune_piece_number(const struct prune *k, int round, int64_t layer);
 uint64_t prune_payload(const struct prune *k, int round, int64_t layer);
 

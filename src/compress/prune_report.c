@@ -24,6 +24,8 @@ static cJSON *part_json(const struct prune_part *p)
     cJSON_AddNumberToObject(o, "removed", (double)p->gone);
     put(o, "lost", p->plain);
     put(o, "lost_restored", p->restored);
+    put(o, "damping", p->damp);
+    put(o, "held_gain", p->held_gain);
     for (int64_t i = 0; i < p->gone; i++) {
         cJSON *pair = cJSON_CreateArray();
         cJSON_AddItemToArray(pair, cJSON_CreateNumber(p->unit[i]));

@@ -8,49 +8,48 @@
 #include <math.h>
 #include <string.h>
 
-enum { CHUNK = 16, SOLVE_ROWS = 32 };
+enum { CHUNK = 16 };
 
-static const double DAMP = 1e-4, DAMP_MOST = 1e3;
+static const double DAMP_MOST = 1e4;
 
 /* ---- means ---- */
 
-static double mean_diagonal(const struct metric_sums *s)
+double prune_mean_diagonal(const struct metric_sums *s)
 {
     double trace = 0.0;
 
     for (int64_t i = 0; i < s->d; i++)
         trace += s->h[i * s->d + i];
     trace /= (double)(s->d * max_i64(1, s->n_tokens));
-    return trace > 0.0 ? trace : 1.0;
+    return trace <= 0.0 ? 1.0 : trace; /* NaN stays */
 }
 
-static double mean_at(const struct metric_sums *s, const double *m, int64_t i,
-                      int64_t k)
+double prune_c(const struct metric_sums *s, int64_t i, int64_t k)
 {
-    return m[i * s->d + k] / (double)max_i64(1, s->n_tokens);
+    return s->c[i * s->d + k] / (double)max_i64(1, s->n_tokens);
 }
 
-/* H of the columns listed, both ways, from its upper half. */
-static double h_at(const struct metric_sums *s, int64_t i, int64_t k)
+/* Only the upper half is summed. */
+double prune_h(const struct metric_sums *s, int64_t i, int64_t k)
 {
-    return i <= k ? mean_at(s, s->h, i, k) : mean_at(s, s->h, k, i);
+    const int64_t at = i <= k ? i * s->d + k : k * s->d + i;
+
+    return s->h[at] / (double)max_i64(1, s->n_tokens);
 }
 
-/* The factor of H over n columns with damping that suffices, *damp. */
-static enum b2_status factor(double *r, double *damp, const struct metric_sums *s,
-                             const int32_t *column, int64_t n, const struct blas *b,
-                             struct b2_err *err)
+/* The factor r [d, d] of H with damp times its mean diagonal, or as much more as it takes. */
+static enum b2_status factor(double *r, double damp, const struct metric_sums *s,
+                             const struct blas *b, struct b2_err *err)
 {
-    const double mean = mean_diagonal(s);
+    const double mean = prune_mean_diagonal(s);
 
     if (!isfinite(mean))
         return err_set(err, B2_EFORMAT, "the activations are no numbers");
-    for (*damp = DAMP; *damp <= DAMP_MOST; *damp *= 10.0) {
-        for (int64_t i = 0; i < n; i++)
-            for (int64_t k = 0; k < n; k++)
-                r[i * n + k] =
-                    h_at(s, column[i], column[k]) + (i == k ? *damp * mean : 0.0);
-        if (blas_cholesky(b, r, n))
+    for (; damp <= DAMP_MOST; damp *= 10.0) {
+        for (int64_t i = 0; i < s->d; i++)
+            for (int64_t k = 0; k < s->d; k++)
+                r[i * s->d + k] = prune_h(s, i, k) + (i == k ? damp * mean : 0.0);
+        if (blas_cholesky(b, r, s->d))
             return B2_OK;
     }
     return err_set(err, B2_EFORMAT, "the input statistics cannot be solved");
@@ -118,10 +117,10 @@ static double unit_cost(const struct picking *k, int64_t unit, double *a, double
     double sum = 0.0, energy = 0.0;
 
     for (int64_t i = 0; i < n; i++)
-        energy += h_at(k->s, first + i, first + i);
+        energy += prune_h(k->s, first + i, first + i);
     if (energy <= 0.0)
         return 0.0; /* never anything but zero */
-    if (k->u->restore) {
+    if (k->u->damp > 0.0) {
         copy_small(k, a, first);
         if (!small_cholesky(a, n))
             return (double)INFINITY;
@@ -129,11 +128,11 @@ static double unit_cost(const struct picking *k, int64_t unit, double *a, double
     for (int64_t r = 0; r < k->rows; r++) {
         const double *w = k->w + r * k->d + first;
         for (int64_t i = 0; i < n; i++) {
-            x[i] = k->u->restore ? w[i] : 0.0;
-            for (int64_t j = 0; !k->u->restore && j < n; j++)
-                x[i] += h_at(k->s, first + i, first + j) * w[j];
+            x[i] = k->u->damp > 0.0 ? w[i] : 0.0;
+            for (int64_t j = 0; k->u->damp <= 0.0 && j < n; j++)
+                x[i] += prune_h(k->s, first + i, first + j) * w[j];
         }
-        if (k->u->restore)
+        if (k->u->damp > 0.0)
             small_solve(a, n, x);
         for (int64_t i = 0; i < n; i++)
             sum += x[i] * w[i];
@@ -163,10 +162,10 @@ static void score_columns(void *ctx, int64_t begin, int64_t end, int thread)
         for (int64_t i = begin; i < end; i++)
             k->score[i] += k->w[r * k->d + i] * k->w[r * k->d + i];
     for (int64_t i = begin; i < end; i++) {
-        const double h = h_at(k->s, i, i);
-        k->score[i] = h <= 0.0        ? 0.0
-                      : k->u->restore ? k->score[i] / k->p[i * k->d + i]
-                                      : k->score[i] * h;
+        const double h = prune_h(k->s, i, i);
+        k->score[i] = h <= 0.0           ? 0.0
+                      : k->u->damp > 0.0 ? k->score[i] / k->p[i * k->d + i]
+                                         : k->score[i] * h;
     }
 }
 
@@ -255,24 +254,17 @@ static void free_picking(struct picking *k)
     mem_free(k->small);
 }
 
-/* P whole from H over all columns. */
+/* P whole from H. */
 static enum b2_status make_inverse(struct picking *k, const struct blas *b,
                                    struct b2_err *err)
 {
-    double damp;
-    int32_t *all = mem_calloc((size_t)k->d, sizeof *all);
-    enum b2_status rc = all ? B2_OK : err_set(err, B2_ENOMEM, "out of memory");
+    enum b2_status rc = factor(k->p, k->u->damp, k->s, b, err);
 
-    for (int64_t i = 0; all && i < k->d; i++)
-        all[i] = (int32_t)i;
-    if (!rc)
-        rc = factor(k->p, &damp, k->s, all, k->d, b, err);
     if (!rc && !blas_cholesky_invert(b, k->p, k->d))
         rc = err_set(err, B2_EFORMAT, "the input statistics cannot be solved");
     for (int64_t i = 0; !rc && i < k->d; i++)
         for (int64_t j = i + 1; j < k->d; j++)
             k->p[j * k->d + i] = k->p[i * k->d + j];
-    mem_free(all);
     return rc;
 }
 
@@ -283,13 +275,13 @@ enum b2_status prune_pick(uint8_t *gone, float *cost, const struct prune_units *
 {
     struct picking k = {
         .u = u, .s = s, .pool = pool, .gone = gone, .rows = rows, .d = s->d};
-    const bool exact = u->restore && s->d <= PRUNE_EXACT;
+    const bool exact = u->damp > 0.0 && s->d <= PRUNE_EXACT;
     enum b2_status rc = make_picking(&k, w, pool)
                             ? B2_OK
                             : err_set(err, B2_ENOMEM, "out of memory for rows of %lld",
                                       (long long)s->d);
 
-    if (!rc && u->restore)
+    if (!rc && u->damp > 0.0)
         rc = make_inverse(&k, b, err);
     for (int64_t i = 0; i < u->n && !rc && exact; i++)
         if (gone[i] && !remove_unit(&k, i))
@@ -310,159 +302,5 @@ enum b2_status prune_pick(uint8_t *gone, float *cost, const struct prune_units *
             score(&k);
         }
     free_picking(&k);
-    return rc;
-}
-
-/* ---- restoring ---- */
-
-struct restoring {
-    const struct metric_sums *s;
-    const struct blas *b;
-    const float *w;
-    const double *target; /* [d, n] what W is multiplied with */
-    const double *r;      /* [n, n] factor */
-    const int32_t *kept;  /* [n] */
-    const float *h;       /* [d, d] */
-    float *out;
-    double *lost;  /* [rows, 3] plain, restored, all */
-    double *right; /* [threads, SOLVE_ROWS, n] */
-    float *work;   /* [threads, 2, SOLVE_ROWS, d] */
-    int64_t n, d;
-};
-
-/* sum[3 i] = e H eᵀ of the rows e [n, d]. */
-static void in_metric(const struct restoring *k, double *sum, const float *e,
-                      float *work, int64_t n)
-{
-    blas_gemm(k->b, work, k->d, (struct blas_size){n, k->d, k->d},
-              (struct blas_mat){e, k->d, false}, (struct blas_mat){k->h, k->d, false},
-              1.0f, 0.0f);
-    for (int64_t r = 0; r < n; r++) {
-        sum[3 * r] = 0.0;
-        for (int64_t i = r * k->d; i < (r + 1) * k->d; i++)
-            sum[3 * r] += (double)work[i] * (double)e[i];
-    }
-}
-
-/* n rows of the result; right [n, kept]. */
-static void restore_block(const struct restoring *k, float *out, const float *w,
-                          double *right, int64_t n)
-{
-    memset(right, 0, (size_t)(n * k->n) * sizeof *right);
-    for (int64_t i = 0; i < k->d; i++)
-        for (int64_t r = 0; r < n; r++)
-            for (int64_t c = 0; c < k->n; c++)
-                right[r * k->n + c] +=
-                    (double)w[r * k->d + i] * k->target[i * k->n + c];
-    if (!blas_cholesky_solve(k->b, k->r, k->n, right, n))
-        right[0] = (double)NAN;
-    memset(out, 0, (size_t)(n * k->d) * sizeof *out);
-    for (int64_t r = 0; r < n; r++)
-        for (int64_t c = 0; c < k->n; c++)
-            out[r * k->d + k->kept[c]] = (float)right[r * k->n + c];
-}
-
-/* At most SOLVE_ROWS of them. */
-static void restore_rows(void *ctx, int64_t begin, int64_t end, int thread)
-{
-    const struct restoring *k = ctx;
-    const int64_t d = k->d, n = end - begin;
-    float *e = k->work + (int64_t)thread * 2 * SOLVE_ROWS * d,
-          *work = e + SOLVE_ROWS * d;
-    const float *w = k->w + begin * d;
-    double *lost = k->lost + 3 * begin;
-
-    if (k->out)
-        restore_block(k, k->out + begin * d, w,
-                      k->right + (int64_t)thread * SOLVE_ROWS * k->n, n);
-    memcpy(e, w, (size_t)(n * d) * sizeof *e);
-    for (int64_t r = 0; r < n; r++)
-        for (int64_t c = 0; c < k->n; c++)
-            e[r * d + k->kept[c]] = 0.0f;
-    in_metric(k, lost, e, work, n);
-    for (int64_t i = 0; k->out && i < n * d; i++)
-        e[i] = w[i] - k->out[begin * d + i];
-    in_metric(k, lost + 1, e, work, n);
-    in_metric(k, lost + 2, w, work, n);
-}
-
-static bool make_restoring(struct restoring *k, struct prune_lost *lost, int64_t rows,
-                           struct pool *pool)
-{
-    const size_t threads = pool ? (size_t)pool_threads(pool) : 1;
-
-    *lost = (struct prune_lost){0.0, 0.0};
-    k->lost = mem_calloc((size_t)rows, 3 * sizeof *k->lost);
-    k->right = mem_calloc(threads * SOLVE_ROWS, (size_t)k->n * sizeof *k->right);
-    k->work = mem_calloc(threads * 2 * SOLVE_ROWS, (size_t)k->d * sizeof *k->work);
-    return k->lost && k->right && k->work;
-}
-
-/* (1 - eta) (H + l I) + eta (C + l I), kept columns, and H whole in F32. */
-static void make_target(double *target, float *h, const struct metric_sums *s,
-                        const int32_t *kept, int64_t n, double eta, double add)
-{
-    for (int64_t i = 0; i < s->d; i++) {
-        for (int64_t k = 0; k < s->d; k++)
-            h[i * s->d + k] = (float)h_at(s, i, k);
-        for (int64_t c = 0; c < n; c++)
-            target[i * n + c] = (1.0 - eta) * h_at(s, i, kept[c]) +
-                                eta * mean_at(s, s->c, i, kept[c]) +
-                                (i == kept[c] ? add : 0.0);
-    }
-}
-
-static void sum_lost(struct prune_lost *lost, const double *each, int64_t rows)
-{
-    double all = 0.0;
-
-    for (int64_t r = 0; r < rows; r++) {
-        lost->plain += each[3 * r];
-        lost->restored += each[3 * r + 1];
-        all += each[3 * r + 2];
-    }
-    lost->plain = all > 0.0 ? lost->plain / all : 0.0;
-    lost->restored = all > 0.0 ? lost->restored / all : 0.0;
-}
-
-enum b2_status prune_restore(float *out, struct prune_lost *lost, const uint8_t *gone,
-                             const struct metric_sums *s, const float *w, int64_t rows,
-                             double eta, const struct blas *b, struct pool *pool,
-                             struct b2_err *err)
-{
-    const size_t d = (size_t)s->d;
-    struct restoring k = {.s = s, .b = b, .w = w, .out = out, .d = s->d};
-    int32_t *kept = mem_calloc(d, sizeof *kept);
-    double *r = NULL, *target = NULL, damp = 0.0;
-    float *h = mem_calloc(d * d, sizeof *h);
-    enum b2_status rc = B2_OK;
-
-    for (int64_t i = 0; kept && i < s->d; i++)
-        if (!gone[i])
-            kept[k.n++] = (int32_t)i;
-    r = mem_calloc((size_t)(k.n * k.n), sizeof *r);
-    target = mem_calloc(d * (size_t)k.n, sizeof *target);
-    if (!kept || !h || !r || !target || !make_restoring(&k, lost, rows, pool))
-        rc = err_set(err, B2_ENOMEM, "out of memory for rows of %lld", (long long)s->d);
-    if (!rc && out)
-        rc = factor(r, &damp, s, kept, k.n, b, err);
-    if (!rc) {
-        make_target(target, h, s, kept, k.n, eta, damp * mean_diagonal(s));
-        k.target = target;
-        k.r = r;
-        k.kept = kept;
-        k.h = h;
-        pool_run(pool, restore_rows, &k, rows, SOLVE_ROWS);
-        sum_lost(lost, k.lost, rows);
-        if (!isfinite(lost->restored))
-            rc = err_set(err, B2_EFORMAT, "the activations are no numbers");
-    }
-    mem_free(kept);
-    mem_free(h);
-    mem_free(r);
-    mem_free(target);
-    mem_free(k.lost);
-    mem_free(k.right);
-    mem_free(k.work);
     return rc;
 }

@@ -1,6 +1,6 @@
 /*
- * prune_solve.h - which columns of a matrix cost least to take away, and what the others
- * become without them.
+ * prune_solve.h - which columns of a matrix cost least to take away. What the others become
+ * without them: prune_restore.h.
  *
  * A unit is a run of columns that go together: a hidden value, a head, the heads of a kv
  * group. With P = (H + l I)⁻¹ a unit S of the weight W costs
@@ -17,7 +17,9 @@
 struct prune_units {
     int64_t n, size;
     int64_t part; /* the same number goes from each run of so many units; n: any */
-    bool restore; /* costs if the others make up for it; else as the unit stands */
+    double
+        damp; /* of l, in mean diagonals of H: costs if the others make up for it; 0: as
+                  * the unit stands */
 };
 
 /* Marks `gone` units more in each part: gone_before [n] are marked already. cost [n] gets
@@ -30,18 +32,10 @@ enum b2_status prune_pick(uint8_t *gone, float *cost, const struct prune_units *
                           int64_t rows, const struct blas *b, struct pool *pool,
                           struct b2_err *err) NODISCARD;
 
-/* What outputs lose, as a share of their square over all tokens. */
-struct prune_lost {
-    double plain, restored;
-};
-
-/* out [rows, d], columns that are gone zero: the others make up for them,
- *     ((1 - eta) W (H + l I) + eta W (C + l I)) restricted to kept columns (H_KK + l I)⁻¹
- * with as small a damping as lets it be solved. gone [d] by column. out NULL: only the loss,
- * restored as plain. */
-enum b2_status prune_restore(float *out, struct prune_lost *lost, const uint8_t *gone,
-                             const struct metric_sums *s, const float *w, int64_t rows,
-                             double eta, const struct blas *b, struct pool *pool,
-                             struct b2_err *err) NODISCARD;
+/* Means over tokens of H and C, and of the diagonal of H: 1 where it is 0, NaN
+ * where something is no number. */
+double prune_h(const struct metric_sums *s, int64_t i, int64_t k);
+double prune_c(const struct metric_sums *s, int64_t i, int64_t k);
+double prune_mean_diagonal(const struct metric_sums *s);
 
 #endif

@@ -51,6 +51,7 @@ endforeach()
 # Analysis and pruning.
 b2_test(test_sensitivity SRC unit/test_sensitivity.c LIBS b2_compress)
 b2_test(test_prune_solve SRC unit/test_prune_solve.c LIBS b2_compress)
+b2_test(test_prune_restore SRC unit/test_prune_restore.c LIBS b2_compress)
 add_test(NAME e2e_analyze
     COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/e2e/test_analyze.py
         $<TARGET_FILE:bonsai2_cli> ${CMAKE_CURRENT_SOURCE_DIR}/golden)

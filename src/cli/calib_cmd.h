@@ -1,0 +1,62 @@
+/*
+ * calib_cmd.h - what analyze, prune and compress share: options of calibration texts, and
+ * what long work needs around it (memory limit, notes, threads, progress, Ctrl-C).
+ *
+ * Between calib_cmd_begin() and calib_cmd_end() the first Ctrl-C lets the work stop where
+ * it can go on later.
+ */
+#ifndef CLI_CALIB_CMD_H
+#define CLI_CALIB_CMD_H
+
+#include "base/str.h"
+#include "cli/cli.h"
+#include "compress/calib_mix.h"
+
+struct calib_cmd {
+    struct opt_list calib, avoid;
+    const char *data; /* folder of mixes, or NULL */
+    int64_t tokens, ctx;
+    /* from here on by calib_cmd_begin() */
+    const struct cli_common *common;
+    struct calib_words texts;
+    struct calib_params params; /* for the work */
+    struct log log;
+    struct pool *pool;
+    struct progress progress;
+};
+
+/* Rows for a command's option table. n: the default of --calib-tokens, as a string. */
+/* clang-format off */
+#define CALIB_CMD_OPTS(c, n) \
+    {OPT_LIST, 'c', "calib", "FILE[=SHARE]", &(c)->calib, 0, 0, \
+     "Text to calibrate on, or a .jsonl with \"text\" or \"question\" and " \
+     "\"answer\"; several are mixed by their shares. mix:default stands for prose, " \
+     "code, maths and Chinese of the data folder; mix:? lists the others."}, \
+    {OPT_STR, 0, "data", "DIR", &(c)->data, 0, 0, \
+     "Folder that mixes are taken from. [B2_DATA, else ../shared/data]"}, \
+    {OPT_INT, 0, "calib-tokens", "N", &(c)->tokens, 64, 1e8, \
+     "Tokens of calibration. [" n "]"}, \
+    {OPT_INT, 0, "calib-ctx", "N", &(c)->ctx, 16, 65536, \
+     "Tokens of a sequence. [512]"}, \
+    {OPT_LIST, 0, "avoid", "FILE", &(c)->avoid, 0, 0, \
+     "Evaluation text: calibration texts that share 13 words in a row with it are " \
+     "left out."}
+/* clang-format on */
+
+/* Takes `common` until the end. What failed is set, and calib_cmd_end() is due all the
+ * same. */
+enum b2_status calib_cmd_begin(struct calib_cmd *c, const struct cli_common *common,
+                               struct b2_err *err) NODISCARD;
+void calib_cmd_end(struct calib_cmd *c);
+
+/* Callbacks of the work, ctx a struct calib_cmd: has there been a Ctrl-C; a new stage,
+ * whose progress is in c->progress. */
+bool calib_cmd_cancelled(void *ctx);
+void calib_cmd_stage(void *ctx, const char *name, uint64_t total);
+
+/* The end of such a command: json (owned; NULL: out of memory) with peak_rss_bytes, when
+ * --json asks for it, else the text. Both are freed. Returns the exit code. */
+int calib_cmd_print(const struct cli_common *common, struct cJSON *json,
+                    struct str *text);
+
+#endif
