@@ -67,18 +67,19 @@ def main():
     p.add_argument("--rounds", type=int, default=3)
     a = p.parse_args()
 
+    tests = {"prompts": a.prompts, "predict": a.predict, "depth": [0], "parallel": [1],
+             "cache": "f16"}
     speed = {}  # (contender, threads, neighbours, test): one number a round
     load = os.getloadavg()[0]
     for _, threads, n in itertools.product(range(a.rounds), a.threads, a.neighbours):
         with Neighbours(n):
             found = [("bonsai2 " + words if words else "bonsai2",
-                      peers.ours(a.file, "best", words, threads, a.prompts, a.predict))
+                      peers.ours(a.file, "best", words, threads, tests))
                      for words in a.ours or [""]]
             if a.peer:
-                found.append(("llama.cpp", peers.peer(a.peer, threads, a.prompts,
-                                                      a.predict)))
-        for who, tests in found:
-            for test, tps in tests.items():
+                found.append(("llama.cpp", peers.peer(a.peer, threads, tests)))
+        for who, got in found:
+            for test, tps in got.items():
                 speed.setdefault((who, threads, n, test), []).append(tps)
 
     median = {key: statistics.median(v) for key, v in speed.items()}
