@@ -213,12 +213,14 @@ static enum b2_status pick_best(struct cutting *c, const struct block *b,
     struct way before = {0}, best = {0};
     struct prune_choice now;
     bool any = false;
-    enum b2_status rc = make_way(&before, b) && make_way(&best, b)
-                            ? B2_OK
-                            : err_set(err, B2_ENOMEM, "out of memory");
+    enum b2_status rc = B2_OK;
 
-    if (!rc)
-        store_way(&before, b);
+    if (!make_way(&before, b) || !make_way(&best, b)) {
+        free_way(&before);
+        free_way(&best);
+        return err_set(err, B2_ENOMEM, "out of memory");
+    }
+    store_way(&before, b);
     for (size_t i = 0; i < countof(PICKS) && !rc; i++) {
         load_way(&before, b);
         rc = pick(c, b, m->fit, PICKS[i], err);
