@@ -45,7 +45,8 @@ static size_t threads_of(const struct prune_matrix *m)
 
 static enum b2_status no_memory(int64_t d, struct b2_err *err)
 {
-    return err_set(err, B2_ENOMEM, "out of memory for rows of %lld", (long long)d);
+    (void)err_set(err, B2_ENOMEM, "out of memory for rows of %lld", (long long)d);
+    return B2_ENOMEM;
 }
 
 uint64_t prune_restore_bytes(int64_t rows, int64_t d, int threads)
@@ -308,11 +309,12 @@ static double share(double part, double all)
 enum b2_status prune_lost(double *lost, const struct prune_matrix *m, const float *out,
                           const uint8_t *gone, struct b2_err *err)
 {
-    struct judging j;
+    struct judging j = {0};
     uint8_t *none = mem_calloc((size_t)m->fit->d, 1);
-    enum b2_status rc = none ? make_judging(&j, m, gone, m->fit, false, err)
-                             : no_memory(m->fit->d, err);
 
+    if (!none)
+        return no_memory(m->fit->d, err);
+    enum b2_status rc = make_judging(&j, m, gone, m->fit, false, err);
     if (!rc) {
         *lost = share(judge(&j, out), energy_of(&j, none));
         if (!isfinite(*lost))

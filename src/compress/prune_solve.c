@@ -45,12 +45,13 @@ static enum b2_status factor(double *r, double damp, const struct metric_sums *s
 
     if (!isfinite(mean))
         return err_set(err, B2_EFORMAT, "the activations are no numbers");
-    for (; damp <= DAMP_MOST; damp *= 10.0) {
+    while (damp <= DAMP_MOST) {
         for (int64_t i = 0; i < s->d; i++)
             for (int64_t k = 0; k < s->d; k++)
                 r[i * s->d + k] = prune_h(s, i, k) + (i == k ? damp * mean : 0.0);
         if (blas_cholesky(b, r, s->d))
             return B2_OK;
+        damp *= 10.0;
     }
     return err_set(err, B2_EFORMAT, "the input statistics cannot be solved");
 }
