@@ -8,10 +8,11 @@
 #include "compress/probe.h"
 
 #include "base/mem.h"
+#include "compress/decode.h"
 #include "tensor/quant.h"
 #include "train/real.h"
 
-enum { SLICE = 2048, CHUNK_ROWS = 16, CROSS = 0, TOP = 1, SUM = 2, N_SUMS = 3 };
+enum { SLICE = 2048, CROSS = 0, TOP = 1, SUM = 2, N_SUMS = 3 };
 
 uint64_t probe_bytes(const struct model *m, int64_t rows, int64_t max_seqs, int threads)
 {
@@ -68,23 +69,6 @@ static void last_states(const struct probe *p, float *to, const float *x)
         for (int64_t i = 0; i < d; i++)
             to[r * d + i] = (float)((double)row[i] * by) * p->m->out_norm[i];
     }
-}
-
-struct decoding {
-    const struct weight *w;
-    float *dst;
-    int64_t first;
-};
-
-static void decode_rows(void *ctx, int64_t begin, int64_t end, int thread)
-{
-    const struct decoding *d = ctx;
-
-    (void)thread;
-    for (int64_t r = begin; r < end; r++)
-        quant_decode_row(d->w->type, d->dst + r * d->w->cols,
-                         d->w->data + (uint64_t)(d->first + r) * d->w->row_bytes,
-                         d->w->cols);
 }
 
 /* logits [rows, n] of hidden [rows, D] for the slice at hand. */
@@ -144,8 +128,7 @@ static void each_slice(struct probe *p,
 {
     for (int64_t v = 0; v < p->m->hp.vocab; v += SLICE) {
         const int64_t n = min_i64(SLICE, p->m->hp.vocab - v);
-        struct decoding d = {&p->m->head, p->slice, v};
-        pool_run(p->pool, decode_rows, &d, n, CHUNK_ROWS);
+        decode_weight(p->pool, p->m, p->slice, &p->m->head, v, n);
         slice_logits(p, p->logits, p->teacher, n);
         fn(p, n, ctx);
     }

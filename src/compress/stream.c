@@ -5,12 +5,13 @@
 
 #include "base/cpu.h"
 #include "base/mem.h"
+#include "compress/decode.h"
 #include "tensor/quant.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { BATCH_TOKENS = 4096, CHUNK_ROWS = 16 };
+enum { BATCH_TOKENS = 4096 };
 
 /* ---- shapes ---- */
 
@@ -261,32 +262,15 @@ void stream_ffn(struct stream *s)
 
 /* ---- weights ---- */
 
-struct decoding {
-    const struct weight *w;
-    float *dst;
-};
-
-static void decode_rows(void *ctx, int64_t begin, int64_t end, int thread)
-{
-    const struct decoding *d = ctx;
-    const struct weight *w = d->w;
-
-    (void)thread;
-    for (int64_t r = begin; r < end; r++)
-        quant_decode_row(w->type, d->dst + r * w->cols,
-                         w->data + (uint64_t)r * w->row_bytes, w->cols);
-}
-
 enum b2_status stream_begin(struct stream *s, int64_t layer, struct b2_err *err)
 {
     s->layer = layer;
     for (int part = 0; part < N_ALL_PARTS; part++) {
         const struct weight *w = stream_weight(s->p.m, layer, (enum stream_part)part);
-        struct decoding d = {w, s->w[TEACHER][part]};
         if (!w)
             continue;
-        pool_run(s->p.pool, decode_rows, &d, w->rows, CHUNK_ROWS);
-        if (quant_check_row(d.dst, w->rows * w->cols, NULL, NULL))
+        decode_weight(s->p.pool, s->p.m, s->w[TEACHER][part], w, 0, w->rows);
+        if (quant_check_row(s->w[TEACHER][part], w->rows * w->cols, NULL, NULL))
             return err_set(err, B2_EFORMAT, "tensor %s: NaN or infinity", w->name);
     }
     return B2_OK;

@@ -5,11 +5,10 @@
 
 #include "base/cpu.h"
 #include "base/mem.h"
+#include "compress/decode.h"
 #include "tensor/quant.h"
 
 #include <string.h>
-
-enum { CHUNK_ROWS = 16 };
 
 struct worker {
     struct backend *be;
@@ -162,34 +161,13 @@ void walk_free(struct walk *w)
 
 /* ---- weights ---- */
 
-struct decoding {
-    const struct weight *w;
-    float *dst;
-};
-
-static void decode_rows(void *ctx, int64_t begin, int64_t end, int thread)
-{
-    const struct decoding *d = ctx;
-    const struct weight *w = d->w;
-
-    (void)thread;
-    for (int64_t r = begin; r < end; r++) {
-        float *row = d->dst + r * w->cols;
-        quant_decode_row(w->type, row, w->data + (uint64_t)r * w->row_bytes, w->cols);
-        for (int64_t i = 0; (dtype_info(w->type)->flags & DTF_APART) && i < w->cols;
-             i++)
-            row[i] *= w->scale;
-    }
-}
-
 enum b2_status walk_decode(const struct walk *w, struct walk_weights *to, int64_t layer,
                            struct b2_err *err)
 {
     for (int part = 0; part < N_PARTS; part++) {
         const struct weight *from = walk_weight(w->p.m, layer, (enum stream_part)part);
-        struct decoding d = {from, to->w[part]};
-        pool_run(w->p.pool, decode_rows, &d, from->rows, CHUNK_ROWS);
-        if (quant_check_row(d.dst, from->rows * from->cols, NULL, NULL))
+        decode_weight(w->p.pool, w->p.m, to->w[part], from, 0, from->rows);
+        if (quant_check_row(to->w[part], from->rows * from->cols, NULL, NULL))
             return err_set(err, B2_EFORMAT, "tensor %s: NaN or infinity", from->name);
     }
     return B2_OK;

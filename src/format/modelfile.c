@@ -271,6 +271,16 @@ void modelfile_drop(const struct modelfile *mf, int64_t i, uint64_t offset, uint
         file_map_drop(&mf->parts[e->part].map, e->offset + offset, n);
 }
 
+void modelfile_drop_at(const struct modelfile *mf, const uint8_t *p, uint64_t n)
+{
+    for (int i = 0; i < mf->n_parts; i++) {
+        const struct file_map *map = &mf->parts[i].map;
+        if (map->data && (uintptr_t)p >= (uintptr_t)map->data &&
+            (uintptr_t)p - (uintptr_t)map->data < map->size)
+            file_map_drop(map, (uintptr_t)p - (uintptr_t)map->data, n);
+    }
+}
+
 uint64_t modelfile_load_bytes(const struct modelfile *mf, int64_t i)
 {
     const struct mf_entry *e = &mf->entry[i];

@@ -48,6 +48,8 @@ void modelfile_unload(struct modelfile *mf, int64_t i);
 /* Gives mapped pages of [offset, offset + n) of a tensor that is used in place back; they
  * come again when they are read. */
 void modelfile_drop(const struct modelfile *mf, int64_t i, uint64_t offset, uint64_t n);
+/* The same of n bytes from p on, which lie in a tensor's data: used in place or not. */
+void modelfile_drop_at(const struct modelfile *mf, const uint8_t *p, uint64_t n);
 /* Bytes that load would allocate for tensor i (0: used in place). */
 uint64_t modelfile_load_bytes(const struct modelfile *mf, int64_t i);
 
