@@ -339,21 +339,26 @@ static int32_t sample(struct sampler *s, int32_t best)
     int64_t n = s->vocab, kept = 0;
     double total = 0.0;
 
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < n; i++) {
         c[i] = (struct cand){exp(((double)s->logits[i] - max) / t), (int32_t)i};
+        total += c[i].p; /* beside exp it costs nothing */
+    }
     if (par->top_k > 0 && par->top_k < n) {
         n = near_best(c, n, par->top_k);
         take_best(c, n, par->top_k);
         c += n - par->top_k;
         n = par->top_k;
+        total = 0.0;
+        for (int64_t i = 0; i < n; i++)
+            total += c[i].p;
     }
-    for (int64_t i = 0; i < n; i++)
-        total += c[i].p;
     if (par->top_p < 1.0f) {
         if (par->top_p <= 0.0f) /* still keeps the best */
             return best;
         n = top_prefix(c, n, (double)par->top_p * total);
     }
+    if (par->min_p <= 0.0f)
+        return draw(&s->rng, c, n);
     for (int64_t i = 0; i < n; i++)
         if (c[i].p >= (double)par->min_p)
             c[kept++] = c[i];
