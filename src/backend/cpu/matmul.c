@@ -22,11 +22,12 @@ enum {
     TILE_ROWS_SETS = 256,    /* most rows of a piece of repacked rows, one token */
     SETS_BYTES = 192 * 1024, /* of such a piece: a stream that is worth prefetching */
     VEC_BYTES = 24 * 1024,   /* unpacked rows at a time, one token: within L1 */
-    MAT_BYTES = 160 * 1024,  /* the same, many tokens: within L2 */
-    ACT_BYTES = 20 * 1024,   /* activations that a tile meets at a time: within L1 */
-    QUANT_ROWS = 16,         /* rows that qdot takes together */
-    FLOAT_ROWS = 4,          /* rows that fdot takes together */
-    FLOAT_TOKENS = 6,        /* a multiple of those that fdot takes together */
+    MAT_BYTES =
+        480 * 1024, /* the same, many tokens: more rows share the tokens' layout */
+    ACT_BYTES = 20 * 1024, /* activations that a tile meets at a time: within L1 */
+    QUANT_ROWS = 16,       /* rows that qdot takes together */
+    FLOAT_ROWS = 4,        /* rows that fdot takes together */
+    FLOAT_TOKENS = 6,      /* a multiple of those that fdot takes together */
 };
 
 struct matmul_job {

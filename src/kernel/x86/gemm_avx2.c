@@ -18,6 +18,7 @@ enum {
     TILE = 4,    /* tokens in registers */
     CHUNK = 256, /* columns at a time: whole blocks of every type */
     GROUPS = CHUNK / KQ_GROUP,
+    ACT_WORDS = 5, /* of a token's group: its codes, and its factor twice */
 };
 
 /* How codes meet the activation, by the largest of them. */
@@ -39,7 +40,8 @@ struct gemm {
     const struct kq_act *x;
     int64_t r, t, c;                       /* first row, token, column */
     int n_panels, n_tokens, cols, n_block; /* n_block: blocks of the chunk */
-    int block_groups;             /* groups of a block; the last may have fewer */
+    int block_groups; /* groups of a block; the last may have fewer */
+    int32_t act[TOKENS][GROUPS][ACT_WORDS];
     int32_t lows[TOKENS][GROUPS]; /* - low * sum of e * q, by block */
     float sum[TOKENS][GROUPS];    /* of e * q, by block */
     struct panel panel;
@@ -93,6 +95,8 @@ static void fill_panel(struct gemm *m, int64_t r)
         weave_floats(m->panel.min, m, min);
 }
 
+/* What the tokens bring, side by side: rows of an activation as they lie would meet in the
+ * same few lines of the cache. */
 static void fill_act(struct gemm *m)
 {
     const struct kq_act *x = m->x;
@@ -101,6 +105,12 @@ static void fill_act(struct gemm *m)
     for (int j = 0; j < m->n_tokens; j++) {
         const int32_t *sum =
             x->sum + (m->t + j) * (x->n / KQ_GROUP + 1) + m->c / KQ_GROUP;
+        int64_t at = (m->t + j) * x->n + m->c;
+        for (int g = 0; g < n; g++) {
+            memcpy(m->act[j][g], x->q + at + (ptrdiff_t)g * KQ_GROUP, KQ_GROUP);
+            memcpy(&m->act[j][g][ACT_WORDS - 1], x->e + at / 2 + g * (KQ_GROUP / 2),
+                   sizeof(int32_t));
+        }
         for (int b = 0; b < m->n_block; b++) {
             int from = b * m->block_groups, to = from + m->block_groups;
             uint32_t s = (uint32_t)sum[to < n ? to : n] - (uint32_t)sum[from];
@@ -110,38 +120,33 @@ static void fill_act(struct gemm *m)
     }
 }
 
-static ALWAYS_INLINE __m256i four_bytes(const void *p)
-{
-    int32_t v;
-
-    memcpy(&v, p, sizeof v);
-    return _mm256_set1_epi32(v);
-}
-
 /* sum[j] += e * (codes times q) over group g, for n_t tokens from j0 on. */
 static ALWAYS_INLINE void add_group(__m256i *sum, const struct gemm *m, int j0, int n_t,
                                     int g, enum form form)
 {
-    int64_t n = m->x->n, t = m->t + j0;
-    const int8_t *q = m->x->q + t * n + m->c + g * KQ_GROUP;
-    const int16_t *e = m->x->e + (t * n + m->c) / 2 + g * (KQ_GROUP / 2);
     __m256i d[TILE];
 
     for (int i = 0; i < 4; i++) {
         __m256i w = load256(m->panel.code[4 * g + i]), mag = w;
         if (form == SIGNED)
             mag = _mm256_abs_epi8(w);
+        __asm__("" : "+x"(mag)); /* one load; see below */
         for (int j = 0; j < n_t; j++) {
-            __m256i v = four_bytes(q + j * n + 4 * i);
+            __m256i v = _mm256_set1_epi32(m->act[j0 + j][g][i]);
             if (form == SIGNED)
                 v = _mm256_sign_epi8(v, w);
             v = _mm256_maddubs_epi16(mag, v);
             bool first = form == SIGNED || i == 0 || (form == SUM_2 && i == 2);
             bool last = form == SIGNED || i == 3 || (form == SUM_2 && i == 1);
             d[j] = first ? v : _mm256_add_epi16(d[j], v);
+            /* Keeps the order: gcc takes products of all quads first and adds them as a
+             * tree, for which there are not registers enough. */
+            __asm__("" : "+x"(d[j]));
             if (last)
                 sum[j] = _mm256_add_epi32(
-                    sum[j], _mm256_madd_epi16(d[j], four_bytes(e + j * n / 2)));
+                    sum[j],
+                    _mm256_madd_epi16(
+                        d[j], _mm256_set1_epi32(m->act[j0 + j][g][ACT_WORDS - 1])));
         }
     }
 }
