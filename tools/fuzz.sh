@@ -31,7 +31,7 @@ fi
 declare -A tries=([gguf]=4500000 [opt]=3500000 [safetensors]=2500000 [hf_config]=700000
     [tokenizer_json]=850000 [tok_text]=400000 [jinja]=280000 [table]=290000
     [task_desc]=200000 [teacher]=2100000 [page]=400000 [sensitivity]=600000
-    [costs]=1500000)
+    [costs]=1500000 [checkpoint]=200000)
 
 run_one() {
     local name=$1 bin=build/fuzz/tests/fuzz/fuzz_$1 log=build/fuzz-$1.log
