@@ -8,6 +8,7 @@
 
 #include <immintrin.h>
 #include <stdint.h>
+#include <string.h>
 
 /* A kernel body with constant counts must become straight code in each of its callers. */
 #if defined(__GNUC__)
@@ -112,6 +113,20 @@ static ALWAYS_INLINE void weave8(__m256i *out, const uint8_t *const *row, int64_
     out[1] = _mm256_unpackhi_epi64(ab0, cd0);
     out[2] = _mm256_unpacklo_epi64(ab1, cd1);
     out[3] = _mm256_unpackhi_epi64(ab1, cd1);
+}
+
+/* What a token brings to a group, side by side: its codes by position, and its factor
+ * twice. */
+enum { ACT_WORDS = KQ_GROUP / 4 + 1 };
+
+static ALWAYS_INLINE void lay_codes(int32_t *act, const int8_t *q)
+{
+    memcpy(act, q, KQ_GROUP);
+}
+
+static ALWAYS_INLINE void lay_factor(int32_t *act, const int16_t *e)
+{
+    memcpy(&act[ACT_WORDS - 1], e, sizeof act[0]);
 }
 
 #endif

@@ -18,7 +18,6 @@ enum {
     TILE = 4,    /* tokens in registers */
     CHUNK = 256, /* columns at a time: whole blocks of every type */
     GROUPS = CHUNK / KQ_GROUP,
-    ACT_WORDS = 5, /* of a token's group: its codes, and its factor twice */
 };
 
 /* How codes meet the activation, by the largest of them. */
@@ -107,9 +106,8 @@ static void fill_act(struct gemm *m)
             x->sum + (m->t + j) * (x->n / KQ_GROUP + 1) + m->c / KQ_GROUP;
         int64_t at = (m->t + j) * x->n + m->c;
         for (int g = 0; g < n; g++) {
-            memcpy(m->act[j][g], x->q + at + (ptrdiff_t)g * KQ_GROUP, KQ_GROUP);
-            memcpy(&m->act[j][g][ACT_WORDS - 1], x->e + at / 2 + g * (KQ_GROUP / 2),
-                   sizeof(int32_t));
+            lay_codes(m->act[j][g], x->q + at + (ptrdiff_t)g * KQ_GROUP);
+            lay_factor(m->act[j][g], x->e + at / 2 + g * (KQ_GROUP / 2));
         }
         for (int b = 0; b < m->n_block; b++) {
             int from = b * m->block_groups, to = from + m->block_groups;

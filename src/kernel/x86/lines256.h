@@ -14,14 +14,13 @@
 #include "kernel/x86/ternary256.h"
 
 enum {
-    HALVES = 2,           /* registers of a line, ROWS each */
-    SET_ROWS = 16,        /* HALVES * ROWS */
-    QUADS = 4,            /* lines of a group of KQ_GROUP positions */
-    CHUNK_GROUPS = 16,    /* whole blocks of every type */
-    MAX_GROUPS = 25,      /* that a take function writes at a time: sets256.h */
-    TILE_TOKENS = 64,     /* that meet a chunk, or fewer that meet more chunks */
-    TILE_SETS = 8,        /* that share what is laid out of the tokens */
-    ACT_WORDS = QUADS + 1 /* of a token's group: its codes, and its factor twice */
+    HALVES = 2,        /* registers of a line, ROWS each */
+    SET_ROWS = 16,     /* HALVES * ROWS */
+    QUADS = 4,         /* lines of a group of KQ_GROUP positions */
+    CHUNK_GROUPS = 16, /* whole blocks of every type */
+    MAX_GROUPS = 25,   /* that a take function writes at a time: sets256.h */
+    TILE_TOKENS = 64,  /* that meet a chunk, or fewer that meet more chunks */
+    TILE_SETS = 8,     /* that share what is laid out of the tokens */
 };
 
 /* The form of the activation that a type's lines meet: q by position, or the planes of p,
@@ -73,11 +72,11 @@ static void lay_tokens(struct lines *m, enum line_order order)
         int32_t(*act)[ACT_WORDS] = m->act[m->slot + j];
         for (int i = 0; i < m->n_g; i++) {
             if (order == LINES_BY_POSITION)
-                memcpy(act[i], p + (ptrdiff_t)i * KQ_GROUP, KQ_GROUP);
+                lay_codes(act[i], p + (ptrdiff_t)i * KQ_GROUP);
             else if (i % 8 == 0)
                 lay_planes(&act[i], p + (ptrdiff_t)i * KQ_GROUP,
                            m->n_g - i < 8 ? m->n_g - i : 8);
-            memcpy(&act[i][QUADS], x->e + at / 2 + i * (KQ_GROUP / 2), sizeof(int32_t));
+            lay_factor(act[i], x->e + at / 2 + i * (KQ_GROUP / 2));
         }
         for (int b = 0; b * m->groups < m->n_g; b++, sum += m->groups)
             m->lows[m->slot + j][b] =
@@ -170,7 +169,8 @@ static ALWAYS_INLINE void lines_tile(struct lines *m, float *y, int64_t y_step,
 {
     const int at_a_time = TILE_TOKENS / m->n_tokens;
 
-    memset(m->acc, 0, (size_t)n_sets * sizeof m->acc[0]);
+    for (int i = 0; i < n_sets; i++)
+        memset(m->acc[i], 0, (size_t)m->n_tokens * sizeof m->acc[i][0]);
     for (int64_t g = 0; g < m->x->n / KQ_GROUP; g += at_a_time * CHUNK_GROUPS) {
         for (int c = 0; chunk_at(m, g, c); c++)
             lay_tokens(m, order);
@@ -292,13 +292,13 @@ static ALWAYS_INLINE void take_tq1_0(struct lines *m, const struct line_source *
     }
 }
 
-/* Dwords of 2-bit codes of eight rows to a group each. */
-static ALWAYS_INLINE void take_2bit_dwords(struct lines *m, int g, int n, int h,
+/* Four dwords of 2-bit codes of eight rows to a group each. */
+static ALWAYS_INLINE void take_2bit_dwords(struct lines *m, int g, int h,
                                            const __m256i *v, bool down)
 {
     const __m256i three = _mm256_set1_epi8(3);
 
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < 4; i++)
         for (int k = 0; k < QUADS; k++)
             m->code[g + i][down ? 3 - k : k][h] =
                 _mm256_and_si256(_mm256_srli_epi16(v[i], 2 * k), three);
@@ -317,7 +317,7 @@ static ALWAYS_INLINE void take_2bits(struct lines *m, const struct line_source *
             for (int u = 0; u < 2 * f->units; u++) {
                 __m256i v[4];
                 weave8(v, half[h].row, at + f->codes + 16 * (int64_t)u);
-                take_2bit_dwords(m, g + 4 * u, 4, h, v, f->down);
+                take_2bit_dwords(m, g + 4 * u, h, v, f->down);
             }
             m->scale[g / groups][h] = scales_2bits(&half[h], f, at);
         }

@@ -12,7 +12,6 @@
 #define KERNEL_X86_QUAD256_H
 
 #include "kernel/x86/lines256.h"
-#include "tensor/log8.h"
 
 enum { C128_BYTES = 25, C64_BYTES = 13 };
 
@@ -64,18 +63,10 @@ static ALWAYS_INLINE __m256i words_64(const uint8_t *a, const uint8_t *b)
                     _mm256_sllv_epi32(high, _mm256_setr_epi32(6, 4, 2, 0, 6, 4, 2, 0)));
 }
 
-/* The scales (tensor/log8.h) in the last bytes of dwords. */
+/* The scales in the last bytes of dwords. */
 static ALWAYS_INLINE __m256 log_scales(__m256i v)
 {
-    __m256i q = _mm256_srli_epi32(v, 24);
-    __m256i step = _mm256_sub_epi32(q, _mm256_set1_epi32(1));
-    __m256i fraction = _mm256_permutevar8x32_epi32(load256(log8_fraction), step);
-    __m256i octave =
-        _mm256_add_epi32(_mm256_srli_epi32(step, 3), _mm256_set1_epi32(127 - 24));
-    __m256i bits = _mm256_or_si256(_mm256_slli_epi32(octave, 23), fraction);
-
-    return _mm256_castsi256_ps(
-        _mm256_andnot_si256(_mm256_cmpeq_epi32(q, _mm256_setzero_si256()), bits));
+    return scales_log8(_mm256_srli_epi32(v, 24));
 }
 
 /* The 2-bit codes of v times the four planes q. */
@@ -194,7 +185,7 @@ static ALWAYS_INLINE void take_words(struct lines *m, int g, int h, uint8_t (*by
     for (int i = 0; i < n; i += 16) {
         __m256i v[4];
         weave8(v, row, i);
-        take_2bit_dwords(m, g + i / 4, 4, h, v, false);
+        take_2bit_dwords(m, g + i / 4, h, v, false);
     }
 }
 

@@ -12,6 +12,7 @@
 
 #include "kernel/variants.h"
 #include "kernel/x86/chain256.h"
+#include "tensor/log8.h"
 
 /* Asks for bytes [at, at + n) of the next set of rows, once for each cache line: the
  * processor's own prefetcher starts anew with every row. Reaching past the end of the data
@@ -128,6 +129,19 @@ static ALWAYS_INLINE void one_tq1_0(float *y, const struct row_set *s,
         acc = add_block(acc, row_halves(s, at + 52), all, act_sum(x, t, 16 * b, 16));
     }
     store_rows(y, acc, x->d[t], n_rows);
+}
+
+/* Scales by their bytes (tensor/log8.h): eighths of an octave above 2^-24, 0 is zero. */
+static ALWAYS_INLINE __m256 scales_log8(__m256i q)
+{
+    __m256i step = _mm256_sub_epi32(q, _mm256_set1_epi32(1));
+    __m256i fraction = _mm256_permutevar8x32_epi32(load256(log8_fraction), step);
+    __m256i octave =
+        _mm256_add_epi32(_mm256_srli_epi32(step, 3), _mm256_set1_epi32(127 - 24));
+    __m256i bits = _mm256_or_si256(_mm256_slli_epi32(octave, 23), fraction);
+
+    return _mm256_castsi256_ps(
+        _mm256_andnot_si256(_mm256_cmpeq_epi32(q, _mm256_setzero_si256()), bits));
 }
 
 /* A type whose blocks keep 2-bit codes in units of 128 columns, 32 bytes each. */

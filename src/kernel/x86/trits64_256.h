@@ -35,21 +35,11 @@ static ALWAYS_INLINE __m256i t64_block(const struct row_set *s, int i, int64_t a
     return _mm256_srli_si256(two_rows(s, i, at + 12), 2);
 }
 
-/* Bytes 12 and 13 of all rows in the low halves of lanes, byte 13 as scales: eighths of an
- * octave above 2^-24, 0 is zero. */
+/* Byte 13 of all rows as scales, from their bytes 12 and 13 in the low halves of lanes. */
 static ALWAYS_INLINE __m256 t64_log_scales(__m256i v)
 {
-    const __m256i fraction = _mm256_setr_epi32(0x000000, 0x0b95c2, 0x1837f0, 0x25fed7,
-                                               0x3504f3, 0x45672a, 0x5744fd, 0x6ac0c7);
-    __m256i q = _mm256_and_si256(_mm256_srli_epi32(v, 8), _mm256_set1_epi32(255));
-    __m256i none = _mm256_cmpeq_epi32(q, _mm256_setzero_si256());
-    __m256i step = _mm256_sub_epi32(q, _mm256_set1_epi32(1));
-    __m256i bits =
-        _mm256_add_epi32(_mm256_srli_epi32(step, 3), _mm256_set1_epi32(127 - 24));
-
-    bits = _mm256_or_si256(_mm256_slli_epi32(bits, 23),
-                           _mm256_permutevar8x32_epi32(fraction, step));
-    return _mm256_castsi256_ps(_mm256_andnot_si256(none, bits));
+    return scales_log8(
+        _mm256_and_si256(_mm256_srli_epi32(v, 8), _mm256_set1_epi32(255)));
 }
 
 /* The scales of rows 0-7 from their blocks, two rows each. */
