@@ -35,6 +35,6 @@ void decode_weight(struct pool *pool, const struct model *m, float *dst,
     struct decoding d = {w, dst, first};
 
     pool_run(pool, decode_rows, &d, n, CHUNK_ROWS);
-    modelfile_drop_at(m->mf, w->data + (uint64_t)first * w->row_bytes,
-                      (uint64_t)n * w->row_bytes);
+    modelfile_drop(m->mf, w->data + (uint64_t)first * w->row_bytes,
+                   (uint64_t)n * w->row_bytes);
 }

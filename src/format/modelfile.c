@@ -263,15 +263,7 @@ void modelfile_unload(struct modelfile *mf, int64_t i)
         file_map_drop(&mf->parts[e->part].map, e->offset, bytes_in_file(e));
 }
 
-void modelfile_drop(const struct modelfile *mf, int64_t i, uint64_t offset, uint64_t n)
-{
-    const struct mf_entry *e = &mf->entry[i];
-
-    if (e->part >= 0 && e->how == MF_IN_PLACE)
-        file_map_drop(&mf->parts[e->part].map, e->offset + offset, n);
-}
-
-void modelfile_drop_at(const struct modelfile *mf, const uint8_t *p, uint64_t n)
+void modelfile_drop(const struct modelfile *mf, const uint8_t *p, uint64_t n)
 {
     for (int i = 0; i < mf->n_parts; i++) {
         const struct file_map *map = &mf->parts[i].map;

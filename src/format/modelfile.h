@@ -45,11 +45,9 @@ enum b2_status modelfile_load(struct modelfile *mf, int64_t i,
 /* Gives the memory or the mapped pages of tensor i back to the system; load again
  * before the next use. */
 void modelfile_unload(struct modelfile *mf, int64_t i);
-/* Gives mapped pages of [offset, offset + n) of a tensor that is used in place back; they
- * come again when they are read. */
-void modelfile_drop(const struct modelfile *mf, int64_t i, uint64_t offset, uint64_t n);
-/* The same of n bytes from p on, which lie in a tensor's data: used in place or not. */
-void modelfile_drop_at(const struct modelfile *mf, const uint8_t *p, uint64_t n);
+/* Gives the mapped pages of n bytes from p on, which lie in the data of a tensor that is
+ * used in place, back; they come again when they are read. Nothing where p is memory. */
+void modelfile_drop(const struct modelfile *mf, const uint8_t *p, uint64_t n);
 /* Bytes that load would allocate for tensor i (0: used in place). */
 uint64_t modelfile_load_bytes(const struct modelfile *mf, int64_t i);
 

@@ -134,16 +134,13 @@ static void repack_item(struct repack_job *j, const struct repack_item *it,
                         uint8_t *sets, uint64_t *done)
 {
     struct weight *w = it->w;
-    const int64_t tensor = modelfile_find(j->m->mf, w->name);
-    const struct tensor *t = modelfile_tensor(j->m->mf, tensor);
-    const uint64_t at = (uint64_t)(w->data - t->data);
     int64_t step = max_i64(PIECE_BYTES / (int64_t)w->row_bytes / 16 * 16, 16);
 
     for (int64_t r = 0; r < w->rows; r += step) {
         int64_t n = min_i64(step, w->rows - r);
         backend_repack(j->be, sets, w, it->form, r, n);
         uint64_t bytes = (uint64_t)n * w->row_bytes;
-        modelfile_drop(j->m->mf, tensor, at + (uint64_t)r * w->row_bytes, bytes);
+        modelfile_drop(j->m->mf, w->data + (uint64_t)r * w->row_bytes, bytes);
         *done += bytes;
         progress_update(j->p->progress, *done, 0);
     }
