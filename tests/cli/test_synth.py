@@ -180,14 +180,15 @@ def test_interrupted(folder):
     for sig, want in ((signal.SIGINT, 130), (signal.SIGKILL, -9)):
         out = folder / "part" / "s.gguf"
         out.parent.mkdir(exist_ok=True)
-        p = subprocess.Popen([PROGRAM, "synth", "--like", "M", "--type", "f32", "-o",
-                              str(out), "-q"], stderr=subprocess.DEVNULL)
+        p = subprocess.Popen([PROGRAM, "synth", "--like", "S", "--layers", "8", "--type", "f32",
+                              "-o", str(out), "-q"], stderr=subprocess.PIPE)  # 1.1 GB of disk
         deadline = time.monotonic() + 30
         while time.monotonic() < deadline and p.poll() is None and not any(
                 f.stat().st_size > 1 << 20 for f in out.parent.iterdir()):
             time.sleep(0.005)
         p.send_signal(sig)
-        check(f"signal {sig}: exit code", p.wait(30) == want, p.returncode)
+        _, err = p.communicate(timeout=30)
+        check(f"signal {sig}: exit code", p.returncode == want, p.returncode, err)
         left = os.listdir(out.parent)
         check(f"signal {sig}: no file of that name", "s.gguf" not in left, left)
         if sig == signal.SIGINT:
