@@ -6,11 +6,17 @@
 # Calibration: TOKENS (default 65536) tokens from the first four fifths of TRAIN, without
 # what TEXT has; the last fifth stays free for choosing. Scored: the first CHUNKS (default
 # 32) windows of 512 of TEXT, llama.cpp's convention, F32 activations (B2_EXACT=0: 8 bits,
-# which is far quicker and a thousandth of a nat off). ROW: some of
+# which is far quicker and a thousandth of a nat off) and, with B2_ALSO="FILE|FOLDER...", 16
+# of each of those (of a folder: of its region_*.txt). ROW: some of
 #   absmean ls rotation compensation mismatch refinement
-# each of which has what stands before it, or, everything as in refinement,
+# each of which has what stands before it, or, everything as in refinement but what is said,
+#   unrotated one-block   no rotation; one block for all widths (64, not 64 and 512)
+#   all-mismatch          makes up for the whole error of what came before, not for half
+#   wiki-maths no-wiki    calibrated on these mixes (docs/COMPRESS.md), not on TRAIN
 #   words     all linear layers in B2_C64 (1.625 bits: words of four codes)
 #   words128  rows that 128 divides in B2_C128 (1.5625 bits), the others in B2_C64
+#   whole     the embedding ternary too: 1.75 bits for everything
+#   whole-2.3 everything in 2.3 bits, the type of each tensor by measured costs
 # A run that was stopped goes on: give the same command again.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -30,31 +36,47 @@ calib=$work/$(basename "$train").first-four-fifths.txt
 size=$(wc -c <"$train")
 head -c $((size * 4 / 5)) "$train" | sed '$d' >"$calib" # to the last whole line
 
+also=()
+for each in ${B2_ALSO:-}; do
+    if [ -d "$each" ]; then also+=("$each"/region_*.txt); else also+=("$each"); fi
+done
+
 row() { # NAME TOKENS OPTION...
     local name=$1 n=$2 out=$work/ternary-$1-$2.gguf
     shift 2
-    "$bonsai2" compress "$model" -o "$out" --force --rule "*=$type" \
-        "${more[@]}" --rule 'token_embd.weight=keep' --report "$work/ternary.json" "$@" >/dev/null
-    "$bonsai2" eval kld -m "$out" --baseline "$model" --text "$text" --ctx 512 \
-        --chunks "$chunks" $exact --json >"$work/ternary-kld.json"
-    python3 - "$name" "$n" "$(basename "$model")" "${*//$work\//}" "$work/ternary.json" \
+    "$bonsai2" compress "$model" -o "$out" --force ${type:+--rule "*=$type"} \
+        "${more[@]}" --report "$work/ternary.json" "$@" >/dev/null
+    local each
+    for each in "$text:$chunks" "${also[@]/%/:16}"; do
+        "$bonsai2" eval kld -m "$out" --baseline "$model" --text "${each%:*}" --ctx 512 \
+            --chunks "${each##*:}" $exact --json >"$work/ternary-kld.json"
+        write "$name" "$n" "${*//$work\//}"
+    done
+    rm -f "$out"
+}
+
+write() { # NAME TOKENS OPTIONS
+    python3 - "$1" "$2" "$(basename "$model")" "$3" "$work/ternary.json" \
         "$work/ternary-kld.json" >>"$csv" <<'PY'
 import csv, datetime, json, os, sys
 name, tokens, model, options, report, kld = sys.argv[1:]
 r, k = json.load(open(report)), json.load(open(kld))
+linear = [x for x in r["tensors"] if x["name"].startswith("blk.") and x["values"] > x["width"]]
 csv.writer(sys.stdout, lineterminator="\n").writerow([
     datetime.date.today().isoformat(), model, name, options, tokens, r["output_bytes"],
-    "%.4f" % r["bits_per_weight_ternary"], "%.4f" % k["mean_kld"], "%.4f" % k["kld_stderr"],
+    "%.4f" % (8 * sum(x["bytes"] for x in linear) / sum(x["values"] for x in linear)),
+    "%.4f" % k["mean_kld"], "%.4f" % k["kld_stderr"],
     "%.4f" % k["same_top1"], "%.4g" % k["ppl"], "%.4g" % k["ppl_ratio"], k["ctx"],
     k["chunks"], os.path.basename(k["text"]), k["text_sha256"][:16], int(k["exact"]), k["kernel"],
     k["version"]])
 PY
     tail -n 1 "$csv"
-    rm -f "$out"
 }
 
 cal=(--calib "$calib" --calib-tokens "$tokens" --avoid "$text")
-type=B2_T64 more=()
+keep=(--rule 'token_embd.weight=keep')
+type=B2_T64 more=("${keep[@]}")
+mix() { row "$1" "$tokens" --calib "mix:$1" --calib-tokens "$tokens" --avoid "$text"; }
 for name in ${*:-absmean ls rotation compensation mismatch refinement}; do
     case $name in
     absmean) row $name 0 --ternary-rule round ;;
@@ -65,9 +87,22 @@ for name in ${*:-absmean ls rotation compensation mismatch refinement}; do
     refinement) row $name "$tokens" "${cal[@]}" ;;
     words) type=B2_C64 row $name "$tokens" "${cal[@]}" ;;
     words128)
-        more=(--rule '*.ffn_down.weight=B2_C128') # SmolLM2: 1,536; the others have 576
+        more+=(--rule '*.ffn_down.weight=B2_C128') # SmolLM2: 1,536; the others have 576
         type=B2_C64 row $name "$tokens" "${cal[@]}"
+        more=("${keep[@]}")
+        ;;
+    unrotated) row $name "$tokens" "${cal[@]}" --rotate none ;;
+    one-block) row $name "$tokens" "${cal[@]}" --rotate auto ;;
+    all-mismatch) row $name "$tokens" "${cal[@]}" --mismatch 1 ;;
+    wiki-maths | no-wiki) mix $name ;;
+    whole | whole-2.3)
         more=()
+        [ $name = whole ] || {
+            type=''
+            more=(--budget 2.3bpw --types ternary,B2_Q2,B2_Q3,Q4_0 --costs "$work/costs-whole-$tokens.json")
+        }
+        row $name "$tokens" "${cal[@]}"
+        type=B2_T64 more=("${keep[@]}")
         ;;
     *) echo "ternary.sh: no row $name" >&2; exit 2 ;;
     esac
