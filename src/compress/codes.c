@@ -6,12 +6,18 @@
 #include "base/reader.h"
 #include "compress/words.h"
 #include "tensor/f16.h"
+#include "tensor/log8.h"
 #include "tensor/quant.h"
 
 #include <math.h>
 #include <string.h>
 
 enum { MAX_BLOCK_BYTES = 80 };
+
+static bool is_odd(enum dtype t)
+{
+    return t == DT_B2_Q2 || t == DT_B2_Q3;
+}
 
 bool codes_of(struct codes *out, enum dtype t)
 {
@@ -21,19 +27,26 @@ bool codes_of(struct codes *out, enum dtype t)
         bool has_min;
     } table[] = {
         {DT_Q4_0, -8, 7, false},     {DT_Q4_1, 0, 15, true}, {DT_Q5_0, -16, 15, false},
-        {DT_Q8_0, -127, 127, false}, {DT_Q5_1, 0, 31, true},
+        {DT_Q8_0, -127, 127, false}, {DT_Q5_1, 0, 31, true}, {DT_B2_Q2, -3, 3, false},
+        {DT_B2_Q3, -7, 7, false},
     };
     const struct dtype_info *info = dtype_info(t);
 
     if (info->flags & DTF_TERNARY) {
-        *out = (struct codes){
-            t, info->block, -1, 1, false, true, info->flags & DTF_QUADS ? QUAD : 1};
+        *out = (struct codes){t, info->block, -1,   1,
+                              1, false,       true, info->flags & DTF_QUADS ? QUAD : 1};
         return (info->flags & DTF_WRITE) != 0;
     }
     for (size_t i = 0; i < countof(table); i++) {
         if (table[i].type == t) {
-            *out = (struct codes){
-                t, info->block, table[i].lo, table[i].hi, table[i].has_min, false, 1};
+            *out = (struct codes){t,
+                                  info->block,
+                                  table[i].lo,
+                                  table[i].hi,
+                                  is_odd(t) ? 2 : 1,
+                                  table[i].has_min,
+                                  false,
+                                  1};
             return true;
         }
     }
@@ -53,7 +66,8 @@ bool codes_fit(const struct codes *c, float *scale, float *min, const float *w,
         return ternarise_group_as(c->type, unused, scale, w, c->group, rule);
     if (fit_row(c->type, block, w, c->group, &how, &stat, NULL))
         return false;
-    *scale = f32_from_f16(le_get16(block));
+    *scale = is_odd(c->type) ? f32_from_log8(block[dtype_info(c->type)->bytes - 1])
+                             : f32_from_f16(le_get16(block));
     if (c->has_min)
         *min = f32_from_f16(le_get16(block + 2));
     return true;
@@ -65,6 +79,8 @@ float codes_scale(const struct codes *c, float want, float old)
 
     if (c->ternary)
         s = want > 0.0f ? quant_ternary_scale(c->type, want) : 0.0f;
+    else if (is_odd(c->type))
+        s = want > 0.0f ? log8_stored(want) : 0.0f;
     else
         s = f32_from_f16(f16_from_f32(want));
     return isfinite(s) && s * old > 0.0f ? s : 0.0f;
@@ -100,6 +116,10 @@ void codes_join(const struct codes *c, uint8_t *dst, const int8_t *code, float s
 
     if (c->ternary) {
         quant_ternary_join(c->type, dst, code, &scale, c->group);
+        return;
+    }
+    if (is_odd(c->type)) {
+        quant_odd_join(c->type, dst, code, scale);
         return;
     }
     le_put16(dst, f16_from_f32(scale));

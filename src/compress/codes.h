@@ -2,7 +2,7 @@
  * codes.h - a group of weights as a scale, a minimum and small integers, for every type
  * that error compensation can make.
  *
- *   value = scale * code + min     lo <= code <= hi
+ *   value = scale * code + min     lo <= code <= hi, odd codes alone where step is 2
  *
  * Scales and minima are those that the type stores, so that what is computed with them
  * is what a reader decodes.
@@ -16,6 +16,7 @@ struct codes {
     enum dtype type;
     int group;  /* weights that share a scale: the type's block */
     int lo, hi; /* of the codes */
+    int step;   /* between codes: 1, or 2 */
     bool has_min;
     bool ternary;
     int unit; /* columns whose codes are chosen together: 1, or QUAD where they make words */
@@ -38,6 +39,8 @@ static inline int codes_nearest(const struct codes *c, float w, float inv, float
     float t = (w - min) * inv;
 
     t = t < (float)c->lo ? (float)c->lo : t > (float)c->hi ? (float)c->hi : t;
+    if (c->step == 2)
+        return c->lo + 2 * (int)((t - (float)c->lo) * 0.5f + 0.5f);
     return (int)(t + (t < 0.0f ? -0.5f : 0.5f));
 }
 

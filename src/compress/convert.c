@@ -42,11 +42,12 @@ static enum b2_status parse_format(struct convert_target *t, const char *word,
         t->folder = true;
         return B2_OK;
     }
-    return err_set(err, B2_EARG,
-                   "unknown format \"%.40s\"; known: gguf, gguf-TYPE (f32, f16, bf16, "
-                   "q4_0, q4_1, q5_0, q5_1, q8_0, tq1_0, tq2_0, q1_0, q2_0, pq2_0, "
-                   "ptq1_0, b2_t64, b2_c128, b2_c64), hf-f32, hf-f16, hf-bf16",
-                   word);
+    return err_set(
+        err, B2_EARG,
+        "unknown format \"%.40s\"; known: gguf, gguf-TYPE (f32, f16, bf16, "
+        "q4_0, q4_1, q5_0, q5_1, q8_0, tq1_0, tq2_0, q1_0, q2_0, pq2_0, "
+        "ptq1_0, b2_t64, b2_c128, b2_c64, b2_q2, b2_q3), hf-f32, hf-f16, hf-bf16",
+        word);
 }
 
 enum b2_status convert_check_format(const char *word, struct b2_err *err)

@@ -312,6 +312,9 @@ static bool beyond_f16(enum dtype t, const float *x, int n)
         return fabsf(lo) > max || (hi - lo) / 15.0f > max;
     case DT_Q5_1:
         return fabsf(lo) > max || (hi - lo) / 31.0f > max;
+    case DT_B2_Q2:
+    case DT_B2_Q3:
+        return !quant_scale_fits(t, x, n, NULL);
     case DT_F32:
     case DT_BF16:
         return false;

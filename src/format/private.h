@@ -14,6 +14,11 @@
  * digits as in PTQ1_0 (tensor/ternary.c). Byte 13 is the scale (tensor/log8.h). The group
  * divides rows that 128 does not, such as 576 and 1,536.
  *
+ * B2_Q2 and B2_Q3: 64 weights in 17 or 25 bytes, 2.125 and 3.125 bits each, at odd
+ * multiples of the scale, (2 c - 3) d or (2 c - 7) d. Bytes 0 to 15: bits 2 n and 2 n + 1 of
+ * byte m are the low bits of c for weight m + 16 n. In B2_Q3, bit n of byte 16 + m is the
+ * third bit for weight m + 8 n. The last byte is the scale.
+ *
  * B2_C128: 128 weights in 25 bytes, 1.5625 bits each: 24 bytes hold 32 words of four codes
  * (tensor/quad.h), of which at least one is 0; byte 24 is the scale. B2_C64: 64 weights in
  * 13 bytes, 1.625 bits each, 16 words and the scale, for rows that 128 does not divide.

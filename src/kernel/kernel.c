@@ -76,6 +76,8 @@ static void init_ref(struct kernels *k)
                 [DT_B2_T64] = unpack_b2_t64_c,
                 [DT_B2_C128] = unpack_b2_c128_c,
                 [DT_B2_C64] = unpack_b2_c64_c,
+                [DT_B2_Q2] = unpack_b2_q2_c,
+                [DT_B2_Q3] = unpack_b2_q3_c,
             },
         .dequant = kernel_dequant_c,
         .qdot = kernel_qdot_c,
@@ -139,6 +141,8 @@ static void init_avx2_types(struct kernels *k)
     k->unpack[DT_PTQ1_0] = unpack_ptq1_0_avx2;
     k->unpack[DT_I2_S] = unpack_i2_s_avx2;
     k->unpack[DT_B2_T64] = unpack_b2_t64_avx2;
+    k->unpack[DT_B2_Q2] = unpack_b2_q2_avx2;
+    k->unpack[DT_B2_Q3] = unpack_b2_q3_avx2;
     k->packed[DT_Q2_0_G128] = packed_q2_0_g128_avx2;
     k->packed[DT_PQ2_0] = packed_q2_0_g128_avx2;
     k->packed[DT_TQ2_0] = packed_tq2_0_avx2;
@@ -148,6 +152,8 @@ static void init_avx2_types(struct kernels *k)
     k->packed[DT_Q1_0] = packed_q1_0_avx2;
     k->packed[DT_I2_S] = packed_i2_s_avx2;
     k->packed[DT_B2_T64] = packed_b2_t64_avx2;
+    k->packed[DT_B2_Q2] = packed_b2_q2_avx2;
+    k->packed[DT_B2_Q3] = packed_b2_q3_avx2;
     k->packed[DT_Q4_0] = packed_q4_0_avx2;
     k->packed[DT_Q4_1] = packed_q4_1_avx2;
     k->packed[DT_Q5_0] = packed_q5_0_avx2;
@@ -382,7 +388,7 @@ void kernels_init(struct kernels *k, unsigned cpu)
 
 bool kernel_is_quant(enum dtype t)
 {
-    return t >= DT_Q4_0 && t <= DT_B2_C64;
+    return t >= DT_Q4_0 && t <= DT_B2_Q3;
 }
 
 bool kernel_has_min(enum dtype t)
@@ -400,6 +406,8 @@ int kernel_block(enum dtype t)
     case DT_Q2_0:
     case DT_B2_T64:
     case DT_B2_C64:
+    case DT_B2_Q2:
+    case DT_B2_Q3:
         return 64;
     case DT_Q1_0:
     case DT_Q2_0_G128:
@@ -427,6 +435,10 @@ int kernel_low(enum dtype t)
         return 16;
     case DT_Q3_K:
         return 4;
+    case DT_B2_Q2:
+        return 3;
+    case DT_B2_Q3:
+        return 7;
     case DT_Q6_K:
         return 32;
     default:
@@ -448,8 +460,10 @@ int kernel_top(enum dtype t)
     case DT_Q4_0:
     case DT_Q4_1:
     case DT_Q4_K:
+    case DT_B2_Q3:
         return 15;
     case DT_Q3_K:
+    case DT_B2_Q2:
         return 7;
     default:
         return 3;

@@ -25,7 +25,7 @@ void kernel_fdot_c(float *y, int64_t y_step, const struct kf_mat *w,
 kernel_unpack unpack_q4_0_c, unpack_q4_1_c, unpack_q5_0_c, unpack_q5_1_c, unpack_q8_0_c;
 kernel_unpack unpack_q1_0_c, unpack_q2_0_c, unpack_q2_0_g128_c;
 kernel_unpack unpack_tq1_0_c, unpack_tq2_0_c, unpack_ptq1_0_c, unpack_i2_s_c;
-kernel_unpack unpack_b2_t64_c;
+kernel_unpack unpack_b2_t64_c, unpack_b2_q2_c, unpack_b2_q3_c;
 kernel_unpack unpack_b2_c128_c, unpack_b2_c64_c; /* ref/unpack_quad_ref.c */
 kernel_unpack unpack_q2_k_c, unpack_q3_k_c, unpack_q4_k_c, unpack_q5_k_c, unpack_q6_k_c;
 
@@ -99,6 +99,7 @@ void kernel_fdot_avx512vnni(float *y, int64_t y_step, const struct kf_mat *w,
 kernel_packed packed_q2_0_g128_avx2, packed_tq2_0_avx2, packed_ptq1_0_avx2;
 kernel_packed packed_q2_0_avx2, packed_tq1_0_avx2, packed_q1_0_avx2;
 kernel_packed packed_i2_s_avx2, packed_b2_t64_avx2;
+kernel_packed packed_b2_q2_avx2, packed_b2_q3_avx2;
 
 /* x86/packed_avxvnni.c */
 kernel_packed packed_q2_0_g128_avxvnni, packed_tq2_0_avxvnni, packed_ptq1_0_avxvnni;
@@ -141,7 +142,8 @@ kernel_unpack unpack_q4_0_avx2, unpack_q4_1_avx2, unpack_q5_0_avx2, unpack_q5_1_
 kernel_unpack unpack_q8_0_avx2, unpack_q1_0_avx2, unpack_q2_0_avx2;
 kernel_unpack unpack_q2_0_g128_avx2;
 kernel_unpack unpack_tq1_0_avx2, unpack_tq2_0_avx2, unpack_ptq1_0_avx2;
-kernel_unpack unpack_b2_t64_avx2, unpack_i2_s_avx2;
+kernel_unpack unpack_b2_t64_avx2, unpack_i2_s_avx2, unpack_b2_q2_avx2,
+    unpack_b2_q3_avx2;
 
 /* x86/unpack_k_avx2.c */
 kernel_unpack unpack_q2_k_avx2, unpack_q3_k_avx2, unpack_q4_k_avx2, unpack_q5_k_avx2;

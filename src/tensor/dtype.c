@@ -49,6 +49,8 @@ static const struct dtype_info table[N_DTYPES] = {
     [DT_B2_T64] = {"B2_T64", 0x42320040, 64, 14, W | T | E | P},
     [DT_B2_C128] = {"B2_C128", 0x42320180, 128, 25, W | T | E | P | Q},
     [DT_B2_C64] = {"B2_C64", 0x42320140, 64, 13, W | T | E | P | Q},
+    [DT_B2_Q2] = {"B2_Q2", 0x42320240, 64, 17, W | E | P},
+    [DT_B2_Q3] = {"B2_Q3", 0x42320340, 64, 25, W | E | P},
     [DT_F64] = {"F64", 28, 1, 8, F},
     [DT_I8] = {"I8", 24, 1, 1, 0},
     [DT_I16] = {"I16", 25, 1, 2, 0},
@@ -125,5 +127,5 @@ const char *dtype_list(void)
 {
     return "F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, "
            "Q6_K, TQ1_0, TQ2_0, Q1_0, Q2_0, PQ2_0, PTQ1_0, I2_S, B2_T64, B2_C128, "
-           "B2_C64, F64, I8, I16, I32, I64";
+           "B2_C64, B2_Q2, B2_Q3, F64, I8, I16, I32, I64";
 }

@@ -35,6 +35,8 @@ enum dtype {
     DT_B2_T64,    /* ours: groups of 64 in 14 bytes (format/private.h) */
     DT_B2_C128,   /* ours: words of four, groups of 128 in 25 bytes */
     DT_B2_C64,    /* the same, groups of 64 in 13 bytes */
+    DT_B2_Q2,     /* ours: 4 odd levels, groups of 64 in 17 bytes */
+    DT_B2_Q3,     /* 8 odd levels, groups of 64 in 25 bytes */
     DT_F64,       /* from here on: containers only, never weights of a matmul */
     DT_I8,
     DT_I16,

@@ -26,4 +26,11 @@ static inline float f32_from_log8(uint8_t q)
 /* The nearest byte; what is above the largest becomes the largest. */
 uint8_t log8_from_f32(float d);
 
+/* What d >= 0 becomes; infinity: it is beyond the byte. */
+static inline float log8_stored(float d)
+{
+    return d > 1.045f * f32_from_log8(255) ? f32_from_bits(0x7f800000)
+                                           : f32_from_log8(log8_from_f32(d));
+}
+
 #endif

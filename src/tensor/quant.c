@@ -1,6 +1,7 @@
 /*
  * quant.c - picks the codec of a type; plain numbers; checks that all types share.
  */
+#include "tensor/log8.h"
 #include "tensor/quant_int.h"
 #include "tensor/tensor.h"
 
@@ -138,6 +139,10 @@ void quant_decode_row(enum dtype t, float *dst, const void *src, int64_t n)
     case DT_Q6_K:
         quant_q6_k_decode(dst, src, n_blocks);
         break;
+    case DT_B2_Q2:
+    case DT_B2_Q3:
+        quant_odd_decode(t, dst, src, n_blocks);
+        break;
     default:
         if (ternary_has(t))
             ternary_decode(t, dst, src, n_blocks);
@@ -177,6 +182,10 @@ void quant_encode_row(enum dtype t, void *dst, const float *src, int64_t n)
     case DT_Q8_0:
         quant_q8_0_encode(dst, src, n_blocks);
         break;
+    case DT_B2_Q2:
+    case DT_B2_Q3:
+        quant_odd_encode(t, dst, src, n_blocks);
+        break;
     default:
         if (ternary_has(t))
             ternary_encode(t, dst, src, n_blocks);
@@ -201,7 +210,7 @@ enum b2_status quant_check_row(const float *src, int64_t n, int64_t *col,
     return B2_OK;
 }
 
-/* The largest magnitude among the FP16 fields that a group would get. */
+/* The largest magnitude among the scale fields that a group would get. */
 static float largest_field(enum dtype t, const float *x, int block)
 {
     float min = x[0], max = x[0], sum = 0.0f;
@@ -223,6 +232,10 @@ static float largest_field(enum dtype t, const float *x, int block)
         return fmaxf((max - min) / 31.0f, fabsf(min));
     case DT_Q8_0:
         return amax / 127.0f;
+    case DT_B2_Q2:
+        return amax / 3.0f;
+    case DT_B2_Q3:
+        return amax / 7.0f;
     case DT_Q1_0:
         return sum / (float)block;
     default:
@@ -237,9 +250,8 @@ bool quant_scale_fits(enum dtype t, const float *src, int64_t n, int64_t *col)
     for (int64_t b = 0; block > 1 && b < n / block; b++) {
         /* 65520 is the first value that rounds to infinity. */
         float largest = largest_field(t, src + b * block, block);
-        bool fits = dtype_info(t)->flags & DTF_PRIVATE
-                        ? isfinite(quant_ternary_scale(t, largest))
-                        : largest < 65520.0f;
+        bool fits = dtype_info(t)->flags & DTF_PRIVATE ? isfinite(log8_stored(largest))
+                                                       : largest < 65520.0f;
         if (!fits) {
             if (col)
                 *col = b * block;
@@ -278,6 +290,8 @@ static void scale_fields(enum dtype t, int at[2])
     case DT_B2_T64: /* every byte is a finite scale */
     case DT_B2_C128:
     case DT_B2_C64:
+    case DT_B2_Q2:
+    case DT_B2_Q3:
         at[0] = -1;
         break;
     default:

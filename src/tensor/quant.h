@@ -53,6 +53,10 @@ void quant_ternary_join(enum dtype t, void *dst, const int8_t *codes,
  * beyond the type. */
 float quant_ternary_scale(enum dtype t, float d);
 
+/* One block of B2_Q2 or B2_Q3 from odd codes [64], -3 to 3 or -7 to 7, and a scale that a
+ * byte can say. */
+void quant_odd_join(enum dtype t, uint8_t *dst, const int8_t *code, float d);
+
 /* Looks for what no encoder writes: code 3 in 2-bit types, byte values that base-3
  * never yields, NaN or infinite scales (plain floats: values). Returns the index of the first such block of the
  * row, -1 if none; *what (may be NULL) gets a static description. Any type. */

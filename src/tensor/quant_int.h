@@ -55,6 +55,10 @@ void quant_q4_k_decode(float *dst, const uint8_t *src, int64_t n_blocks);
 void quant_q5_k_decode(float *dst, const uint8_t *src, int64_t n_blocks);
 void quant_q6_k_decode(float *dst, const uint8_t *src, int64_t n_blocks);
 
+/* odd.c: B2_Q2 and B2_Q3. */
+void quant_odd_decode(enum dtype t, float *dst, const uint8_t *src, int64_t n_blocks);
+void quant_odd_encode(enum dtype t, uint8_t *dst, const float *src, int64_t n_blocks);
+
 /* ternary.c: TQ1_0, TQ2_0, Q1_0, Q2_0, Q2_0_G128, PQ2_0, PTQ1_0, I2_S and ours. */
 bool ternary_has(enum dtype t);
 void ternary_decode(enum dtype t, float *dst, const uint8_t *src, int64_t n_blocks);

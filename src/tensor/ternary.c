@@ -145,16 +145,12 @@ static void put_scale(uint8_t *block, const struct layout *l, float d)
 
 float quant_ternary_scale(enum dtype t, float d)
 {
-    uint8_t block[MAX_BLOCK] = {0};
     const struct layout *l = find_layout(t);
 
     assert(l);
     if (!l->log_scale)
         return f32_from_f16(f16_from_f32(d)); /* infinite beyond */
-    if (d > 1.045f * f32_from_log8(255))
-        return INFINITY;
-    put_scale(block, l, d);
-    return get_scale(block, l);
+    return log8_stored(d);
 }
 
 /* ---- digits of one block ---- */

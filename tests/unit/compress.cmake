@@ -39,6 +39,7 @@ add_test(NAME e2e_compress_normal
 set_tests_properties(e2e_compress_normal PROPERTIES
     SKIP_RETURN_CODE 77 TIMEOUT 240 LABELS e2e)
 b2_test(test_rotation_own SRC unit/test_rotation_own.c LIBS b2_compress)
+b2_test(test_odd SRC unit/test_odd.c LIBS b2_compress)
 b2_test(test_private SRC unit/test_private.c LIBS b2_format)
 foreach(name contract compress_edges)
     add_test(NAME cli_${name} COMMAND Python3::Interpreter

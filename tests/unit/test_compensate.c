@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/reader.h"
 #include "base/rng.h"
+#include "tensor/log8.h"
 #include "tensor/quant.h"
 #include "unit/unit.h"
 
@@ -67,6 +68,25 @@ static float *floats_of(struct rd *r, int64_t n, float scale)
     return v;
 }
 
+/* Codes and scales of a row of blocks of 64. */
+static void split_row(enum dtype type, int8_t *codes, float *scales, const uint8_t *src,
+                      int64_t d)
+{
+    const struct dtype_info *info = dtype_info(type);
+    float value[64];
+
+    if (info->flags & DTF_TERNARY) {
+        quant_ternary_split(type, codes, scales, src, d);
+        return;
+    }
+    for (int64_t g = 0; g < d / 64; g++, src += info->bytes) {
+        scales[g] = f32_from_log8(src[info->bytes - 1]);
+        quant_decode_row(type, value, src, 64);
+        for (int i = 0; i < 64; i++)
+            codes[g * 64 + i] = (int8_t)lrintf(value[i] / scales[g]);
+    }
+}
+
 /* A golden file of type, whose blocks have 64 weights. */
 static void check_numpy(const char *path, enum dtype type)
 {
@@ -93,7 +113,7 @@ static void check_numpy(const char *path, enum dtype type)
             fail_msg("case %d: %s", (int)c, err.msg);
         const uint8_t *want = rd_bytes(&r, (size_t)(rows * d));
         for (int64_t row = 0; row < rows; row++) {
-            quant_ternary_split(type, codes, scales, got.bytes + row * row_bytes, d);
+            split_row(type, codes, scales, got.bytes + row * row_bytes, d);
             assert_memory_equal(codes, want + row * d, (size_t)d);
             for (int g = 0; g < 3; g++) {
                 const uint8_t *p = want + rows * d + (row * 3 + g) * 4;
@@ -120,6 +140,8 @@ static void test_numpy(void **state)
     (void)state;
     check_numpy(B2_GOLDEN_DIR "/compensate/small.bin", DT_B2_T64);
     check_numpy(B2_GOLDEN_DIR "/compensate/words.bin", DT_B2_C64);
+    check_numpy(B2_GOLDEN_DIR "/compensate/odd4.bin", DT_B2_Q2);
+    check_numpy(B2_GOLDEN_DIR "/compensate/odd8.bin", DT_B2_Q3);
 }
 
 /* Correlated inputs, where compensation has something to do. */
@@ -148,9 +170,10 @@ static void fill(uint64_t seed)
  * and the values are what the bytes decode to. */
 static void test_types(void **state)
 {
-    static const enum dtype types[] = {
-        DT_B2_T64, DT_B2_C64, DT_B2_C128, DT_PTQ1_0, DT_TQ1_0, DT_TQ2_0, DT_Q2_0,
-        DT_PQ2_0,  DT_Q4_0,   DT_Q4_1,    DT_Q5_0,   DT_Q5_1,  DT_Q8_0};
+    static const enum dtype types[] = {DT_B2_T64, DT_B2_C64, DT_B2_C128, DT_PTQ1_0,
+                                       DT_TQ1_0,  DT_TQ2_0,  DT_Q2_0,    DT_PQ2_0,
+                                       DT_B2_Q2,  DT_B2_Q3,  DT_Q4_0,    DT_Q4_1,
+                                       DT_Q5_0,   DT_Q5_1,   DT_Q8_0};
     static struct result a, b;
     static float row[D];
     struct b2_err err = {0};

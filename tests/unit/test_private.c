@@ -55,7 +55,7 @@ static enum b2_status open_decl(const struct decl *d, struct b2_err *err)
         gb_key_u32(&g, d->stranger, 1);
     gb_tensor(&g, "w", 128, 2, d->want == B2_OK ? d->id : ID, 0);
     gb_pad(&g, 32);
-    gb_zeros(&g, 64);
+    gb_zeros(&g, 128);
     assert_int_equal(file_write_all(path, g.b, g.n, true, err), B2_OK);
     enum b2_status rc = modelfile_open(&mf, path, NULL, err);
     modelfile_close(mf);
@@ -68,6 +68,9 @@ static void test_declared(void **state)
         {"B2_T64", ID, 64, 14, NULL, B2_OK, ""},
         {"B2_C128", 0x42320180, 128, 25, NULL, B2_OK, ""},
         {"B2_C64", 0x42320140, 64, 13, NULL, B2_OK, ""},
+        {"B2_Q2", 0x42320240, 64, 17, NULL, B2_OK, ""},
+        {"B2_Q3", 0x42320340, 64, 25, NULL, B2_OK, ""},
+        {"B2_Q3", 0x42320340, 64, 24, NULL, B2_EUNSUP, "24 bytes"},
         {NULL, 0, 0, 0, NULL, B2_EFORMAT, "does not declare"},
         {"B2_T65", ID, 64, 14, NULL, B2_EUNSUP, "B2_T65"},
         {"B2_T64", ID + 1, 64, 14, NULL, B2_EUNSUP, "not a type known"},
