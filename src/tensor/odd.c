@@ -55,7 +55,7 @@ static double error_with(const float *x, float d, int top)
 static uint8_t best_scale(const float *x, int top)
 {
     float most = 0.0f;
-    double least = INFINITY;
+    double least = HUGE_VAL;
     int best = 0;
 
     for (int i = 0; i < BLOCK; i++)

@@ -108,7 +108,7 @@ static void check_numpy(const char *path, enum dtype type)
         double eta = rd_f64(&r);
         int passes = (int)rd_u32(&r);
         int8_t codes[192];
-        float scales[3];
+        float scales[3] = {0};
         if (run(&got, type, w, rows, &s, NULL, eta, passes, NULL, &err))
             fail_msg("case %d: %s", (int)c, err.msg);
         const uint8_t *want = rd_bytes(&r, (size_t)(rows * d));

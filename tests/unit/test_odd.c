@@ -105,7 +105,8 @@ static void test_nearest(void **state)
 
     (void)state;
     assert_true(codes_of(&c, DT_B2_Q3));
-    for (float w = -9.0f; w <= 9.0f; w += 0.03f) {
+    for (int i = -300; i <= 300; i++) {
+        const float w = 0.03f * (float)i;
         const int code = codes_nearest(&c, w, 1.0f, 0.0f);
         assert_true(code >= -7 && code <= 7 && code % 2 != 0);
         for (int other = -7; other <= 7; other += 2)
