@@ -18,6 +18,8 @@ enum {
     TILE_ROWS_VEC = 32,   /* rows of a piece, one token */
     TILE_ROWS_MAT = 64,   /* rows of a piece, many tokens */
     TILE_ROWS_TALL = 128, /* the same, of a matrix that has TALL or more */
+    TILE_ROWS_FEW = 256,  /* the same, up to FEW_TOKENS, whose layout costs as much */
+    FEW_TOKENS = 8,
     TALL = 2048,
     TILE_ROWS_SETS = 256,    /* most rows of a piece of repacked rows, one token */
     SETS_BYTES = 192 * 1024, /* of such a piece: a stream that is worth prefetching */
@@ -208,8 +210,10 @@ static bool fits(const struct backend *be, struct forms_used *u, const struct we
 
 static int64_t tile_rows(const struct weight *w, int64_t n_tokens)
 {
+    if (n_tokens > 1 && w->rows < TALL)
+        return TILE_ROWS_MAT;
     if (n_tokens > 1)
-        return w->rows < TALL ? TILE_ROWS_MAT : TILE_ROWS_TALL;
+        return n_tokens > FEW_TOKENS ? TILE_ROWS_TALL : TILE_ROWS_FEW;
     if (!w->sets)
         return TILE_ROWS_VEC;
     int64_t bytes = (int64_t)kset_bytes((enum kset_form)w->form, kernel_block(w->type),

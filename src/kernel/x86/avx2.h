@@ -13,8 +13,10 @@
 /* A kernel body with constant counts must become straight code in each of its callers. */
 #if defined(__GNUC__)
 #define ALWAYS_INLINE inline __attribute__((always_inline))
+#define NOINLINE __attribute__((noinline))
 #else
 #define ALWAYS_INLINE inline
+#define NOINLINE
 #endif
 
 enum { PREFETCH_BYTES = 1024 };

@@ -6,20 +6,6 @@
  */
 #include "kernel/x86/trits64_512.h"
 
-void packed_b2_t64_avx512vbmi(float *y, int64_t y_step, const uint8_t *w,
-                              uint64_t row_bytes, int64_t rows, const struct kq_act *x)
-{
-    packed_rows(y, y_step, w, row_bytes, rows, x, one_b2_t64, many_b2_t64);
-}
-
-void packed_ptq1_0_avx512vbmi(float *y, int64_t y_step, const uint8_t *w,
-                              uint64_t row_bytes, int64_t rows, const struct kq_act *x)
-{
-    packed_rows(y, y_step, w, row_bytes, rows, x, one_ptq1_0, many_ptq1_0);
-}
-
-void packed_tq1_0_avx512vbmi(float *y, int64_t y_step, const uint8_t *w,
-                             uint64_t row_bytes, int64_t rows, const struct kq_act *x)
-{
-    packed_rows(y, y_step, w, row_bytes, rows, x, one_tq1_0, many_tq1_0);
-}
+PACKED_ROWS(packed_b2_t64_avx512vbmi, 2, LINES_BY_POSITION, one_b2_t64, take_b2_t64)
+PACKED_ROWS(packed_ptq1_0_avx512vbmi, 3, LINES_BY_POSITION, one_ptq1_0, take_ptq1_0)
+PACKED_ROWS(packed_tq1_0_avx512vbmi, 4, LINES_BY_POSITION, one_tq1_0, take_tq1_0)

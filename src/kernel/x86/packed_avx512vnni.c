@@ -61,74 +61,40 @@ static ALWAYS_INLINE void one_2bits(float *y, const struct pair_rows *s,
     store_rows16(y, acc, x->d[t], n_rows);
 }
 
-/* Planes of pair i of unit h: u[32 h + i / 4 * 16 + 4 k + i % 4]. */
-static ALWAYS_INLINE void take_2bits(__m512i *u, const struct pair_rows *s, int64_t at,
-                                     bool down)
+/* Eight dwords of 2-bit codes of each row, a unit, to groups from i on. */
+static ALWAYS_INLINE void put_unit(struct sink *k, const int few, int i,
+                                   const struct pair_rows *p, int64_t at, bool down)
 {
-    for (int i = 0; i < PAIRS; i++) {
-        __m512i v = pair_bytes(s, i, at);
-        for (int k = 0; k < 4; k++) {
-            u[i / 4 * 16 + 4 * (down ? 3 - k : k) + i % 4] =
-                _mm512_and_si512(v, _mm512_set1_epi8(3));
-            v = _mm512_srli_epi16(v, 2);
-        }
-    }
+    __m512i v[8];
+
+    eight_dwords(v, p, at);
+    put_2bits(k, few, i, v[0], down);
+    put_2bits(k, few, i + 1, v[1], down);
+    put_2bits(k, few, i + 2, v[2], down);
+    put_2bits(k, few, i + 3, v[3], down);
+    put_2bits(k, few, i + 4, v[4], down);
+    put_2bits(k, few, i + 5, v[5], down);
+    put_2bits(k, few, i + 6, v[6], down);
+    put_2bits(k, few, i + 7, v[7], down);
 }
 
-static ALWAYS_INLINE void meet_2bits(__m512 *acc, const __m512i *u, __m512 scale,
-                                     const struct part *a, const struct kq_act *x,
-                                     int64_t t, int64_t b, int units, int n_t)
+static ALWAYS_INLINE void take_2bits(struct sink *k, const int few,
+                                     const struct line_source *s, int64_t r, int64_t g,
+                                     int n_g, const struct two_bits *w)
 {
-    __m512i half[MAX_TOKENS][2];
+    const int groups = 8 * w->units;
+    struct pair_rows p;
 
-    prefetch_act(a, 128 * units, n_t);
-    for (int h = 0; h < 2; h++) { /* eight rows at a time */
-        __m512i sum[16], more[16];
-        dot_planes(sum, u + 16 * h, 4, a, n_t);
-        for (int v = 1; v < units; v++) {
-            struct part next = *a;
-            next.p += 128 * v;
-            next.ep += 16 * v;
-            dot_planes(more, u + 32 * v + 16 * h, 4, &next, n_t);
-            for (int i = 0; i < 2 * n_t; i++)
-                sum[i] = _mm512_add_epi32(sum[i], more[i]);
-        }
-        for (int j = 0; j < n_t; j++)
-            half[j][h] = add_neighbours(sum[2 * j], sum[2 * j + 1]);
+    pair_rows_at(&p, s->w, s->bytes, r, s->rows);
+    for (int64_t b = g / groups; b < (g + n_g) / groups; b++) {
+        int64_t at = w->bytes * b;
+        prefetch_next(&p, at, w->bytes);
+        put_unit(k, few, 0, &p, at + w->codes, w->down);
+        if (w->units == 2)
+            put_unit(k, few, 8, &p, at + w->codes + 32, w->down);
+        end_block(k, few, scales_2bits(&p, w, at));
+        end_unit(k, few, groups);
     }
-    for (int j = 0; j < n_t; j++)
-        acc[j] = add_block(acc[j], scale, join_pairs(half[j][0], half[j][1]),
-                           act_sum(x, t + j, 8 * units * b, 8 * units));
-}
-
-static ALWAYS_INLINE void many_2bits(float *y, int64_t y_step,
-                                     const struct pair_rows *s, const struct kq_act *x,
-                                     int64_t t, int64_t n_t, int64_t n_rows,
-                                     const struct two_bits *w)
-{
-    struct part first = {
-        x->p + t * x->n, x->ep + t * x->n / 8, x->n, x->n / 8, 32, false};
-    __m512 acc[TILE];
-    __m512i u[64];
-
-    for (int64_t j = 0; j < n_t; j++)
-        acc[j] = _mm512_setzero_ps();
-    for (int64_t b = 0; b < x->n / (128 * w->units); b++) {
-        struct part a = first;
-        int64_t at = w->bytes * b, j = 0;
-        prefetch_next(s, at, w->bytes);
-        for (int h = 0; h < w->units; h++)
-            take_2bits(u + 32 * h, s, at + w->codes + 32 * h, w->down);
-        __m512 scale = scales_2bits(s, w, at);
-        for (; j + 4 <= n_t; j += 4, a.p += 4 * a.p_step, a.ep += 4 * a.ep_step)
-            meet_2bits(acc + j, u, scale, &a, x, t + j, b, w->units, 4);
-        for (; j < n_t; j++, a.p += a.p_step, a.ep += a.ep_step)
-            meet_2bits(acc + j, u, scale, &a, x, t + j, b, w->units, 1);
-        first.p += 128 * w->units;
-        first.ep += 16 * w->units;
-    }
-    for (int64_t j = 0; j < n_t; j++)
-        store_rows16(y + j * y_step, acc[j], x->d[t + j], n_rows);
 }
 
 static ALWAYS_INLINE void one_q2_0_g128(float *y, const struct pair_rows *s,
@@ -138,12 +104,11 @@ static ALWAYS_INLINE void one_q2_0_g128(float *y, const struct pair_rows *s,
     one_2bits(y, s, x, t, n_rows, &FORM_Q2_0_G128);
 }
 
-static ALWAYS_INLINE void many_q2_0_g128(float *y, int64_t y_step,
-                                         const struct pair_rows *s,
-                                         const struct kq_act *x, int64_t t, int64_t n_t,
-                                         int64_t n_rows)
+static ALWAYS_INLINE void take_q2_0_g128(struct sink *k, const int few,
+                                         const struct line_source *s, int64_t r,
+                                         int64_t g, int n_g)
 {
-    many_2bits(y, y_step, s, x, t, n_t, n_rows, &FORM_Q2_0_G128);
+    take_2bits(k, few, s, r, g, n_g, &FORM_Q2_0_G128);
 }
 
 static ALWAYS_INLINE void one_tq2_0(float *y, const struct pair_rows *s,
@@ -152,11 +117,11 @@ static ALWAYS_INLINE void one_tq2_0(float *y, const struct pair_rows *s,
     one_2bits(y, s, x, t, n_rows, &FORM_TQ2_0);
 }
 
-static ALWAYS_INLINE void many_tq2_0(float *y, int64_t y_step,
-                                     const struct pair_rows *s, const struct kq_act *x,
-                                     int64_t t, int64_t n_t, int64_t n_rows)
+static ALWAYS_INLINE void take_tq2_0(struct sink *k, const int few,
+                                     const struct line_source *s, int64_t r, int64_t g,
+                                     int n_g)
 {
-    many_2bits(y, y_step, s, x, t, n_t, n_rows, &FORM_TQ2_0);
+    take_2bits(k, few, s, r, g, n_g, &FORM_TQ2_0);
 }
 
 static ALWAYS_INLINE void one_i2_s(float *y, const struct pair_rows *s,
@@ -165,46 +130,17 @@ static ALWAYS_INLINE void one_i2_s(float *y, const struct pair_rows *s,
     one_2bits(y, s, x, t, n_rows, &FORM_I2_S);
 }
 
-static ALWAYS_INLINE void many_i2_s(float *y, int64_t y_step, const struct pair_rows *s,
-                                    const struct kq_act *x, int64_t t, int64_t n_t,
-                                    int64_t n_rows)
+static ALWAYS_INLINE void take_i2_s(struct sink *k, const int few,
+                                    const struct line_source *s, int64_t r, int64_t g,
+                                    int n_g)
 {
-    many_2bits(y, y_step, s, x, t, n_t, n_rows, &FORM_I2_S);
+    take_2bits(k, few, s, r, g, n_g, &FORM_I2_S);
 }
 
-void packed_i2_s_avx512vnni(float *y, int64_t y_step, const uint8_t *w,
-                            uint64_t row_bytes, int64_t rows, const struct kq_act *x)
-{
-    packed_rows(y, y_step, w, row_bytes, rows, x, one_i2_s, many_i2_s);
-}
-
-void packed_b2_t64_avx512vnni(float *y, int64_t y_step, const uint8_t *w,
-                              uint64_t row_bytes, int64_t rows, const struct kq_act *x)
-{
-    packed_rows(y, y_step, w, row_bytes, rows, x, one_b2_t64, many_b2_t64);
-}
-
-void packed_q2_0_g128_avx512vnni(float *y, int64_t y_step, const uint8_t *w,
-                                 uint64_t row_bytes, int64_t rows,
-                                 const struct kq_act *x)
-{
-    packed_rows(y, y_step, w, row_bytes, rows, x, one_q2_0_g128, many_q2_0_g128);
-}
-
-void packed_tq2_0_avx512vnni(float *y, int64_t y_step, const uint8_t *w,
-                             uint64_t row_bytes, int64_t rows, const struct kq_act *x)
-{
-    packed_rows(y, y_step, w, row_bytes, rows, x, one_tq2_0, many_tq2_0);
-}
-
-void packed_ptq1_0_avx512vnni(float *y, int64_t y_step, const uint8_t *w,
-                              uint64_t row_bytes, int64_t rows, const struct kq_act *x)
-{
-    packed_rows(y, y_step, w, row_bytes, rows, x, one_ptq1_0, many_ptq1_0);
-}
-
-void packed_tq1_0_avx512vnni(float *y, int64_t y_step, const uint8_t *w,
-                             uint64_t row_bytes, int64_t rows, const struct kq_act *x)
-{
-    packed_rows(y, y_step, w, row_bytes, rows, x, one_tq1_0, many_tq1_0);
-}
+PACKED_ROWS(packed_i2_s_avx512vnni, 3, LINES_BY_POSITION, one_i2_s, take_i2_s)
+PACKED_ROWS(packed_b2_t64_avx512vnni, 2, LINES_BY_POSITION, one_b2_t64, take_b2_t64)
+PACKED_ROWS(packed_q2_0_g128_avx512vnni, 3, LINES_BY_PLANE, one_q2_0_g128,
+            take_q2_0_g128)
+PACKED_ROWS(packed_tq2_0_avx512vnni, 4, LINES_BY_POSITION, one_tq2_0, take_tq2_0)
+PACKED_ROWS(packed_ptq1_0_avx512vnni, 3, LINES_BY_POSITION, one_ptq1_0, take_ptq1_0)
+PACKED_ROWS(packed_tq1_0_avx512vnni, 4, LINES_BY_POSITION, one_tq1_0, take_tq1_0)

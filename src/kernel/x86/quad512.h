@@ -8,7 +8,7 @@
 #ifndef KERNEL_X86_QUAD512_H
 #define KERNEL_X86_QUAD512_H
 
-#include "kernel/x86/ternary512.h"
+#include "kernel/x86/lines512.h"
 #include "tensor/log8.h"
 #include "tensor/quad.h"
 
@@ -124,13 +124,14 @@ static ALWAYS_INLINE __m512i dot_words(__m512i v, const __m512i *q)
     return c;
 }
 
-/* Planes of v: number k to u[4 k]. */
-static ALWAYS_INLINE void planes_of(__m512i *u, __m512i v)
+/* Four dwords of 2-bit codes of each row to groups from i on. */
+static ALWAYS_INLINE void put_four(struct sink *k, const int few, int i,
+                                   const __m512i *v)
 {
-    for (int k = 0; k < 4; k++) {
-        u[4 * k] = _mm512_and_si512(v, _mm512_set1_epi8(3));
-        v = _mm512_srli_epi16(v, 2);
-    }
+    put_2bits(k, few, i, v[0], false);
+    put_2bits(k, few, i + 1, v[1], false);
+    put_2bits(k, few, i + 2, v[2], false);
+    put_2bits(k, few, i + 3, v[3], false);
 }
 
 /* ---- blocks of 128 ---- */
@@ -159,63 +160,26 @@ static ALWAYS_INLINE void one_c128(float *y, const struct pair_rows *s,
     store_rows16(y, acc, x->d[t], n_rows);
 }
 
-/* Sums of eight rows each, lo of a register's first halves, times n_t tokens. */
-static ALWAYS_INLINE void meet_words(__m512i *lo, __m512i *hi, const __m512i *u,
-                                     const struct part *a, int n_t)
-{
-    __m512i half[MAX_TOKENS][2];
-
-    prefetch_act(a, 128, n_t);
-    for (int h = 0; h < 2; h++) { /* eight rows at a time */
-        __m512i sum[16];
-        dot_planes(sum, u + 16 * h, 4, a, n_t);
-        for (int j = 0; j < n_t; j++)
-            half[j][h] = add_neighbours(sum[2 * j], sum[2 * j + 1]);
-    }
-    for (int j = 0; j < n_t; j++) {
-        lo[j] = _mm512_shuffle_i32x4(half[j][0], half[j][1], 0x88);
-        hi[j] = _mm512_shuffle_i32x4(half[j][0], half[j][1], 0xdd);
-    }
-}
-
-static ALWAYS_INLINE void meet_c128(__m512 *acc, const __m512i *u, __m512 scale,
-                                    const struct part *a, const struct kq_act *x,
-                                    int64_t t, int64_t b, int n_t)
-{
-    __m512i lo[MAX_TOKENS], hi[MAX_TOKENS];
-
-    meet_words(lo, hi, u, a, n_t);
-    for (int j = 0; j < n_t; j++)
-        acc[j] = add_block(acc[j], scale, _mm512_add_epi32(lo[j], hi[j]),
-                           act_sum(x, t + j, 8 * b, 8));
-}
-
-static ALWAYS_INLINE void many_c128(float *y, int64_t y_step, const struct pair_rows *s,
-                                    const struct kq_act *x, int64_t t, int64_t n_t,
-                                    int64_t n_rows)
+static ALWAYS_INLINE void take_c128(struct sink *k, const int few,
+                                    const struct line_source *s, int64_t r, int64_t g,
+                                    int n_g)
 {
     const __m512i table = words_table();
-    struct part first = {
-        x->p + t * x->n, x->ep + t * x->n / 8, x->n, x->n / 8, 32, false};
-    __m512 acc[TILE];
-    __m512i u[32];
+    struct pair_rows p;
 
-    for (int64_t j = 0; j < n_t; j++)
-        acc[j] = _mm512_setzero_ps();
-    for (int64_t b = 0; b < x->n / 128; b++, first.p += 128, first.ep += 16) {
-        struct part a = first;
-        int64_t at = C128_BYTES * b, j = 0;
-        prefetch_next(s, at, C128_BYTES);
-        for (int i = 0; i < PAIRS; i++)
-            planes_of(u + i / 4 * 16 + i % 4, pair_words_128(s, i, at, table));
-        __m512 scale = log_scales(all_rows(s, at + C128_BYTES - 4));
-        for (; j + 4 <= n_t; j += 4, a.p += 4 * a.p_step, a.ep += 4 * a.ep_step)
-            meet_c128(acc + j, u, scale, &a, x, t + j, b, 4);
-        for (; j < n_t; j++, a.p += a.p_step, a.ep += a.ep_step)
-            meet_c128(acc + j, u, scale, &a, x, t + j, b, 1);
+    pair_rows_at(&p, s->w, s->bytes, r, s->rows);
+    for (int64_t b = g / 8; b < (g + n_g) / 8; b++) {
+        int64_t at = C128_BYTES * b;
+        __m512i pair[PAIRS], v[8];
+        prefetch_next(&p, at, C128_BYTES);
+        for (int j = 0; j < PAIRS; j++)
+            pair[j] = pair_words_128(&p, j, at, table);
+        turn_pairs(v, pair);
+        put_four(k, few, 0, v);
+        put_four(k, few, 4, v + 4);
+        end_block(k, few, log_scales(all_rows(&p, at + C128_BYTES - 4)));
+        end_unit(k, few, 8);
     }
-    for (int64_t j = 0; j < n_t; j++)
-        store_rows16(y + j * y_step, acc[j], x->d[t + j], n_rows);
 }
 
 /* ---- blocks of 64, two side by side ---- */
@@ -292,51 +256,31 @@ static ALWAYS_INLINE void one_c64(float *y, const struct pair_rows *s,
     store_rows16(y, acc, x->d[t], n_rows);
 }
 
-static ALWAYS_INLINE void meet_c64(__m512 *acc, const __m512i *u,
-                                   const struct two_blocks_64 *w, const struct part *a,
-                                   const struct kq_act *x, int64_t t, int n_t)
-{
-    __m512i lo[MAX_TOKENS], hi[MAX_TOKENS];
-
-    meet_words(lo, hi, u, a, n_t);
-    for (int j = 0; j < n_t; j++)
-        acc[j] = add_two(acc[j], w, lo[j], hi[j], x, t + j);
-}
-
-static ALWAYS_INLINE void many_c64(float *y, int64_t y_step, const struct pair_rows *s,
-                                   const struct kq_act *x, int64_t t, int64_t n_t,
-                                   int64_t n_rows)
+static ALWAYS_INLINE void take_c64(struct sink *k, const int few,
+                                   const struct line_source *s, int64_t r, int64_t g,
+                                   int n_g)
 {
     const __m512i table = words_table();
-    struct part first = {
-        x->p + t * x->n, x->ep + t * x->n / 8, x->n, x->n / 8, 32, false};
-    __m512 acc[TILE];
-    __m512i u[32];
+    struct pair_rows p;
+    int64_t at = g / 4 * C64_BYTES;
 
-    for (int64_t j = 0; j < n_t; j++)
-        acc[j] = _mm512_setzero_ps();
-    for (int64_t c = 0; c < x->n; c += 128, first.p += 128, first.ep += 16) {
-        struct two_blocks_64 w = {.c = c, .both = c + 64 < x->n};
-        struct part a = first;
-        int64_t at = c / 64 * C64_BYTES, j = 0;
-        prefetch_next(s, at, 2 * C64_BYTES);
-        scales_64(&w, s, at);
-        for (int i = 0; i < PAIRS; i++) {
-            __m512i v = pair_words_64(s, i, at, w.both, table);
-            if (w.both)
-                planes_of(u + i / 4 * 16 + i % 4, v);
-            else
-                u[i] = v;
+    pair_rows_at(&p, s->w, s->bytes, r, s->rows);
+    for (int i = 0; i < n_g; i += 8, at += 2 * (int64_t)C64_BYTES) {
+        bool both = i + 4 < n_g;
+        __m512i pair[PAIRS], v[8];
+        prefetch_next(&p, at, 2 * (int64_t)C64_BYTES);
+        for (int j = 0; j < PAIRS; j++)
+            pair[j] = pair_words_64(&p, j, at, both, table);
+        turn_pairs(v, pair);
+        put_four(k, few, 0, v);
+        end_block(k, few, log_scales(all_rows(&p, at + C64_BYTES - 4)));
+        if (both) {
+            put_four(k, few, 4, v + 4);
+            end_block(k, few,
+                      log_scales(all_rows(&p, at + 2 * (int64_t)C64_BYTES - 4)));
         }
-        for (; !w.both && j < n_t; j++)
-            acc[j] = add_words_64(acc[j], u, &w, x, t + j);
-        for (; j + 4 <= n_t; j += 4, a.p += 4 * a.p_step, a.ep += 4 * a.ep_step)
-            meet_c64(acc + j, u, &w, &a, x, t + j, 4);
-        for (; j < n_t; j++, a.p += a.p_step, a.ep += a.ep_step)
-            meet_c64(acc + j, u, &w, &a, x, t + j, 1);
+        end_unit(k, few, both ? 8 : 4);
     }
-    for (int64_t j = 0; j < n_t; j++)
-        store_rows16(y + j * y_step, acc[j], x->d[t + j], n_rows);
 }
 
 #endif

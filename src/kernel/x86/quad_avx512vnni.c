@@ -3,14 +3,5 @@
  */
 #include "kernel/x86/quad512.h"
 
-void packed_b2_c128_avx512vnni(float *y, int64_t y_step, const uint8_t *w,
-                               uint64_t row_bytes, int64_t rows, const struct kq_act *x)
-{
-    packed_rows(y, y_step, w, row_bytes, rows, x, one_c128, many_c128);
-}
-
-void packed_b2_c64_avx512vnni(float *y, int64_t y_step, const uint8_t *w,
-                              uint64_t row_bytes, int64_t rows, const struct kq_act *x)
-{
-    packed_rows(y, y_step, w, row_bytes, rows, x, one_c64, many_c64);
-}
+PACKED_ROWS(packed_b2_c128_avx512vnni, 3, LINES_BY_PLANE, one_c128, take_c128)
+PACKED_ROWS(packed_b2_c64_avx512vnni, 2, LINES_BY_PLANE, one_c64, take_c64)

@@ -9,13 +9,10 @@
 #define KERNEL_X86_SETS512_H
 
 #include "kernel/sets.h"
-#include "kernel/x86/ternary512.h"
+#include "kernel/x86/lines512.h"
 
-enum { PLANES = 4 };
 /* Bytes of the stream that are asked for ahead, into L2 and into L1. */
 enum { FAR_AHEAD = 8192, NEAR_AHEAD = 2048 };
-enum { PIECE_GROUPS = 10 }; /* that meet all tokens of a tile: 2.5 KB */
-
 /* Block sums on their way to results, a register of sixteen rows each. */
 struct set_acc {
     __m512 acc;
@@ -78,8 +75,8 @@ static ALWAYS_INLINE const uint8_t *first_line(const uint8_t *set, int groups,
 }
 
 /* Ends a block of `groups` whose last group is g. */
-static ALWAYS_INLINE void end_block(struct set_acc *a, const uint8_t *set,
-                                    const int32_t *sum, int64_t g, int groups)
+static ALWAYS_INLINE void end_set_block(struct set_acc *a, const uint8_t *set,
+                                        const int32_t *sum, int64_t g, int groups)
 {
     int64_t b = g / groups;
     int32_t lows = (int32_t)((uint32_t)sum[g + 1] - (uint32_t)sum[g + 1 - groups]);
@@ -96,7 +93,7 @@ static ALWAYS_INLINE void add_group(struct set_acc *a, __m512i c, const uint8_t 
 {
     a->sum = _mm512_dpwssd_epi32(a->sum, c, factor(x->e, g));
     if ((g & (groups - 1)) == groups - 1)
-        end_block(a, set, x->sum, g, groups);
+        end_set_block(a, set, x->sum, g, groups);
 }
 
 static ALWAYS_INLINE __m512i load_line(const uint8_t *line)
@@ -106,7 +103,7 @@ static ALWAYS_INLINE __m512i load_line(const uint8_t *line)
 
 static ALWAYS_INLINE void planes_of(__m512i *u, __m512i v)
 {
-    for (int k = 0; k < PLANES; k++) {
+    for (int k = 0; k < QUADS; k++) {
         u[k] = _mm512_and_si512(v, _mm512_set1_epi8(3)); /* drops what crosses bytes */
         v = _mm512_srli_epi16(v, 2);
     }
@@ -115,10 +112,10 @@ static ALWAYS_INLINE void planes_of(__m512i *u, __m512i v)
 /* One line of 2-bit codes times one token's group. */
 static ALWAYS_INLINE __m512i dot_line(const uint8_t *line, const int8_t *q)
 {
-    __m512i u[PLANES], c = _mm512_setzero_si512();
+    __m512i u[QUADS], c = _mm512_setzero_si512();
 
     planes_of(u, load_line(line));
-    for (int k = 0; k < PLANES; k++)
+    for (int k = 0; k < QUADS; k++)
         c = _mm512_dpbusd_epi32(c, u[k], four_codes(q + 4 * k));
     return c;
 }
@@ -168,11 +165,11 @@ static ALWAYS_INLINE void one_unit(struct set_acc *a, const uint8_t *set,
     const int8_t *q = x->q + KQ_GROUP * g;
     __m512i last = _mm512_setzero_si512();
 
-    for (int l = 0; l < PLANES; l++, line += KSET_LINE) {
+    for (int l = 0; l < QUADS; l++, line += KSET_LINE) {
         __m512i u[DIGITS], c = _mm512_setzero_si512();
         prefetch_line(line);
         set_digits(u, 1, load_line(line), tr);
-        for (int k = 0; k < PLANES; k++)
+        for (int k = 0; k < QUADS; k++)
             c = _mm512_dpbusd_epi32(c, u[k], four_codes(q + KQ_GROUP * l + 4 * k));
         last = _mm512_dpbusd_epi32(last, u[4], four_codes(q + KQ_GROUP * 4 + 4 * l));
         add_group(a, c, set, x, g + l, groups);
@@ -193,112 +190,154 @@ static ALWAYS_INLINE void one_set(float *y, const uint8_t *set, int64_t n_rows,
     if (form == KSET_TRITS)
         for (; g + KSET_UNIT <= n_groups; g += KSET_UNIT) {
             one_unit(&a, set, line, &tok, g, groups, tr);
-            line += (ptrdiff_t)PLANES * KSET_LINE;
+            line += (ptrdiff_t)QUADS * KSET_LINE;
         }
     one_2bits(&a, set, line, &tok, g, n_groups, groups);
     store_rows16(y, a.acc, x->d[t], n_rows);
 }
 
-/* The codes of n groups, planes of group i at u[4 i], times n_t tokens from t on. */
-static ALWAYS_INLINE void meet_groups(struct set_acc *to, const __m512i *u,
-                                      const uint8_t *set, const struct kq_act *x,
-                                      int64_t t, int64_t g, int n, int groups, int n_t)
-{
-    struct set_token tok[MAX_TOKENS];
-    struct set_acc a[MAX_TOKENS];
+/* ---- several tokens ---- */
 
-    for (int j = 0; j < n_t; j++) {
-        tok[j] = set_token_at(x, t + j);
-        a[j] = to[j];
-    }
-    for (int i = 0; i < n; i++, g++) {
-        __m512i c[MAX_TOKENS];
-        for (int j = 0; j < n_t; j++)
-            c[j] = _mm512_setzero_si512();
-        for (int k = 0; k < PLANES; k++)
-            for (int j = 0; j < n_t; j++)
-                c[j] = _mm512_dpbusd_epi32(c[j], u[PLANES * i + k],
-                                           four_codes(tok[j].q + KQ_GROUP * g + 4 * k));
-        for (int j = 0; j < n_t; j++)
-            a[j].sum = _mm512_dpwssd_epi32(a[j].sum, c[j], factor(tok[j].e, g));
-        if ((g & (groups - 1)) == groups - 1)
-            for (int j = 0; j < n_t; j++)
-                end_block(&a[j], set, tok[j].sum, g, groups);
-    }
-    for (int j = 0; j < n_t; j++)
-        to[j] = a[j];
+/* What a set is to a take function. */
+struct set_lines {
+    const uint8_t *set, *line; /* the next one */
+    int64_t g;                 /* the group that it begins */
+};
+
+/* The block ends if group g is its last. */
+static ALWAYS_INLINE void end_group(struct sink *k, const int few, const uint8_t *set,
+                                    int64_t g)
+{
+    const int log = k->m->block_log;
+
+    if ((~g & ((1 << log) - 1)) == 0)
+        end_block(k, few,
+                  _mm512_cvtph_ps(load256(set + (g >> log) * KSET_ROWS *
+                                                    (int64_t)sizeof(uint16_t))));
 }
 
-/* Codes of the groups from g on, at most PIECE_GROUPS of them; returns how many. */
-static ALWAYS_INLINE int take_piece(__m512i *u, const uint8_t **line, int64_t g,
-                                    int64_t n_groups, enum kset_form form,
+/* A line of 2-bit codes to group i of the piece. */
+static ALWAYS_INLINE void put_line(struct sink *k, const int few, int i,
+                                   struct set_lines *l)
+{
+    prefetch_line(l->line);
+    put_2bits(k, few, i, load_line(l->line), false);
+    end_group(k, few, l->set, l->g++);
+    l->line += KSET_LINE;
+}
+
+/* A line of base-3 bytes, the same; fifth digits to *fifth. */
+static ALWAYS_INLINE void put_trits(struct sink *k, const int few, int i,
+                                    struct set_lines *l, __m512i *fifth,
                                     const struct trits *tr)
 {
+    __m512i u[DIGITS];
+
+    prefetch_line(l->line);
+    set_digits(u, 1, load_line(l->line), tr);
+    *fifth = u[4];
+    put_group(k, few, i, u);
+    end_group(k, few, l->set, l->g++);
+    l->line += KSET_LINE;
+}
+
+static ALWAYS_INLINE void put_unit(struct sink *k, const int few, int i,
+                                   struct set_lines *l, const struct trits *tr)
+{
+    __m512i fifth[QUADS];
+
+    put_trits(k, few, i, l, &fifth[0], tr);
+    put_trits(k, few, i + 1, l, &fifth[1], tr);
+    put_trits(k, few, i + 2, l, &fifth[2], tr);
+    put_trits(k, few, i + 3, l, &fifth[3], tr);
+    put_group(k, few, i + 4, fifth);
+    end_group(k, few, l->set, l->g++);
+}
+
+/* A set's lines from group g on, which begins a unit or a line; the first `units` units
+ * are base-3. */
+static ALWAYS_INLINE struct set_lines set_lines_at(const struct sink *k,
+                                                   const struct line_source *s,
+                                                   int64_t r, int64_t g, int64_t units)
+{
+    const uint8_t *set = s->w + (uint64_t)(r / KSET_ROWS) * s->bytes;
+    const int64_t in_units = min_i64(g / KSET_UNIT, units);
+    const int64_t before = in_units * QUADS + g - in_units * KSET_UNIT;
+
+    return (struct set_lines){
+        set, first_line(set, 1 << k->m->block_log, k->m->x) + before * KSET_LINE, g};
+}
+
+static ALWAYS_INLINE void take_set_2bits(struct sink *k, const int few,
+                                         const struct line_source *s, int64_t r,
+                                         int64_t g, int n_g)
+{
+    struct set_lines l = set_lines_at(k, s, r, g, 0);
+
+    while (l.g < g + n_g) { /* of whole blocks */
+        int n = (int)min_i64(g + n_g - l.g, UNIT_GROUPS);
+        for (int i = 0; i < n; i += 4) {
+            put_line(k, few, i, &l);
+            put_line(k, few, i + 1, &l);
+            put_line(k, few, i + 2, &l);
+            put_line(k, few, i + 3, &l);
+        }
+        end_unit(k, few, n);
+    }
+}
+
+static ALWAYS_INLINE void take_set_trits(struct sink *k, const int few,
+                                         const struct line_source *s, int64_t r,
+                                         int64_t g, int n_g)
+{
+    const struct trits tr = set_trits_make();
+    const int64_t units = k->m->x->n / KQ_GROUP / KSET_UNIT;
+    const int64_t end = min_i64(g + n_g, units * KSET_UNIT);
+    struct set_lines l = set_lines_at(k, s, r, g, units);
     int n = 0;
 
-    while (n < PIECE_GROUPS && g + n < n_groups) {
-        bool unit = form == KSET_TRITS && g + n < n_groups / KSET_UNIT * KSET_UNIT;
-        if (!unit) {
-            prefetch_line(*line);
-            planes_of(u + (ptrdiff_t)PLANES * n++, load_line(*line));
-            *line += KSET_LINE;
-            continue;
-        }
-        for (int l = 0; l < PLANES; l++, *line += KSET_LINE) {
-            __m512i d[DIGITS];
-            prefetch_line(*line);
-            set_digits(d, 1, load_line(*line), tr);
-            for (int k = 0; k < PLANES; k++)
-                u[PLANES * (n + l) + k] = d[k];
-            u[PLANES * (n + 4) + l] = d[4];
-        }
-        n += KSET_UNIT;
+    while (l.g + 2 * KSET_UNIT <= end) {
+        put_unit(k, few, 0, &l, &tr);
+        put_unit(k, few, KSET_UNIT, &l, &tr);
+        end_unit(k, few, 2 * KSET_UNIT);
     }
-    return n;
+    if (l.g < end) {
+        put_unit(k, few, 0, &l, &tr);
+        end_unit(k, few, KSET_UNIT);
+    }
+    for (; l.g < g + n_g; n++)
+        put_line(k, few, n, &l);
+    if (n)
+        end_unit(k, few, n);
 }
 
-static ALWAYS_INLINE void many_set(float *y, int64_t y_step, const uint8_t *set,
-                                   int64_t n_rows, int groups, const struct kq_act *x,
-                                   int64_t t, int64_t n_t, enum kset_form form,
-                                   const struct trits *tr)
+/* kernel_sets of a form; several tokens apart, as PACKED_ROWS has them. */
+static ALWAYS_INLINE void one_token_sets(float *y, const struct line_source *s,
+                                         int groups, const struct kq_act *x,
+                                         enum kset_form form)
 {
-    const int64_t n_groups = x->n / KQ_GROUP;
-    const uint8_t *line = first_line(set, groups, x);
-    struct set_acc a[TILE];
-    __m512i u[PIECE_GROUPS * PLANES];
-
-    for (int64_t j = 0; j < n_t; j++)
-        a[j] = (struct set_acc){_mm512_setzero_ps(), _mm512_setzero_si512()};
-    for (int64_t g = 0; g < n_groups;) {
-        int n = take_piece(u, &line, g, n_groups, form, tr);
-        int64_t j = 0;
-        for (; j + MAX_TOKENS <= n_t; j += MAX_TOKENS)
-            meet_groups(a + j, u, set, x, t + j, g, n, groups, MAX_TOKENS);
-        for (; j < n_t; j++)
-            meet_groups(a + j, u, set, x, t + j, g, n, groups, 1);
-        g += n;
-    }
-    for (int64_t j = 0; j < n_t; j++)
-        store_rows16(y + j * y_step, a[j].acc, x->d[t + j], n_rows);
-}
-
-static ALWAYS_INLINE void all_sets(float *y, int64_t y_step, const uint8_t *set,
-                                   int64_t rows, int block, const struct kq_act *x,
-                                   enum kset_form form)
-{
-    const uint64_t bytes = kset_bytes(form, block, x->n);
     const struct trits tr = set_trits_make();
-    const int groups = block / KQ_GROUP;
 
-    for (int64_t r = 0; r < rows; r += KSET_ROWS, set += bytes) {
-        if (x->rows == 1) {
-            one_set(y + r, set, rows - r, groups, x, 0, form, &tr);
-            continue;
-        }
-        for (int64_t t = 0; t < x->rows; t += TILE)
-            many_set(y + t * y_step + r, y_step, set, rows - r, groups, x, t,
-                     min_i64(x->rows - t, TILE), form, &tr);
-    }
+    for (int64_t r = 0; r < s->rows; r += KSET_ROWS)
+        one_set(y + r, s->w + (uint64_t)(r / KSET_ROWS) * s->bytes, s->rows - r, groups,
+                x, 0, form, &tr);
 }
+
+#define SETS(name, form, take)                                                         \
+    static NOINLINE void name##_many(float *y, int64_t y_step,                         \
+                                     const struct line_source *s, int block_log,       \
+                                     const struct kq_act *x)                           \
+    {                                                                                  \
+        lines_product(y, y_step, s, block_log, x, LINES_BY_POSITION, take);            \
+    }                                                                                  \
+    void name(float *y, int64_t y_step, const uint8_t *set, int64_t rows, int block,   \
+              const struct kq_act *x)                                                  \
+    {                                                                                  \
+        const struct line_source s = {set, kset_bytes(form, block, x->n), rows};       \
+        if (x->rows == 1)                                                              \
+            one_token_sets(y, &s, block / KQ_GROUP, x, form);                          \
+        else                                                                           \
+            name##_many(y, y_step, &s, block == 64 ? 2 : block == 128 ? 3 : 4, x);     \
+    }
 
 #endif

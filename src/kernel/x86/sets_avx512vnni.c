@@ -3,14 +3,5 @@
  */
 #include "kernel/x86/sets512.h"
 
-void sets_2bits_avx512vnni(float *y, int64_t y_step, const uint8_t *set, int64_t rows,
-                           int block, const struct kq_act *x)
-{
-    all_sets(y, y_step, set, rows, block, x, KSET_2BITS);
-}
-
-void sets_trits_avx512vnni(float *y, int64_t y_step, const uint8_t *set, int64_t rows,
-                           int block, const struct kq_act *x)
-{
-    all_sets(y, y_step, set, rows, block, x, KSET_TRITS);
-}
+SETS(sets_2bits_avx512vnni, KSET_2BITS, take_set_2bits)
+SETS(sets_trits_avx512vnni, KSET_TRITS, take_set_trits)
