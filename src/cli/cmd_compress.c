@@ -249,7 +249,6 @@ int cmd_compress(int argc, char **argv)
         DISTILL_SELF_OPTS(&c.words),
         DISTILL_TEACHER_OPTS(&c.words),
         DISTILL_RATE_OPTS(&c.words),
-        DISTILL_GEMM_OPT(&c.words),
         {OPT_FLAG, 'n', "dry-run", NULL, &c.dry_run, 0, 0,
          "Choose and measure, write nothing."},
         {OPT_FLAG, 'f', "force", NULL, &c.force, 0, 0,

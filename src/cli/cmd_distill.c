@@ -233,7 +233,6 @@ int cmd_distill(int argc, char **argv)
         DISTILL_SELF_OPTS(&c.words),
         DISTILL_TEACHER_OPTS(&c.words),
         DISTILL_RATE_OPTS(&c.words),
-        DISTILL_GEMM_OPT(&c.words),
         DISTILL_LOSS_OPTS(&c.words),
         DISTILL_MODE_OPTS(&c.words),
         {OPT_FLAG, 0, "dry-run", NULL, &c.words.p.dry_run, 0, 0,

@@ -42,8 +42,7 @@ struct distill_words distill_words_make(void);
      "Steps between evaluations, which are also the points from which a stopped " \
      "run goes on. [a tenth of all]"}, \
     {OPT_INT, 0, "patience", "N", &(w)->p.patience, 0, 1e6, \
-     "Evaluations without a better one before it stops; 0: never. [5]"}
-#define DISTILL_GEMM_OPT(w) \
+     "Evaluations without a better one before it stops; 0: never. [5]"}, \
     {OPT_STR, 0, "gemm", "auto|f32|bf16", &(w)->gemm, 0, 0, \
      "Numbers that a step multiplies: bf16 takes half the time where the processor has " \
      "AVX512_BF16 and oneDNN is installed, and auto takes it there. Scores are always " \
