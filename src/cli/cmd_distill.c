@@ -97,10 +97,11 @@ static void print_plan(const struct distill_cmd *c, const struct distill_report 
         str_put(&s, " of a step)\n");
     }
     str_printf(&s,
-               "machine   %.1f GFLOP/s in products, %.1f GB/s in updates (tried now)\n"
+               "machine   %.1f GFLOP/s in products of %s, %.1f GB/s in updates (tried "
+               "now)\n"
                "speed     %.*f tokens/s, estimated\ntime      ",
-               r->flops / 1e9, r->bytes_per_s / 1e9, r->tokens_per_s < 10 ? 2 : 0,
-               r->tokens_per_s);
+               r->flops / 1e9, r->dnn[0] ? r->dnn : "F32", r->bytes_per_s / 1e9,
+               r->tokens_per_s < 10 ? 2 : 0, r->tokens_per_s);
     put_time(&s, tokens / r->tokens_per_s);
     str_printf(&s, " for %.0f tokens in %lld steps of ", tokens, (long long)p->steps);
     put_time(&s, tokens / r->tokens_per_s / (double)p->steps);

@@ -36,6 +36,7 @@ struct distill_words distill_words_make(void)
 
     return (struct distill_words){
         .schedule = "cosine",
+        .gemm = "auto",
         .preset = "ours",
         .tokens = 300000,
         .p = {.batch = 4,
@@ -143,10 +144,15 @@ static int read_modes(struct distill_words *w, const struct cmd *cmd)
 
 int distill_words_read(struct distill_words *w, const struct cmd *cmd)
 {
+    static const char *const gemms[] = {"auto", "f32", "bf16"}; /* enum distill_gemm */
     struct distill_params *p = &w->p;
 
     if (strcmp(w->schedule, "cosine") != 0 && strcmp(w->schedule, "wsd") != 0)
         return cli_usage_error(cmd, "--schedule %.40s: cosine or wsd", w->schedule);
+    const int gemm = word_of(gemms, countof(gemms), w->gemm);
+    if (gemm < 0)
+        return cli_usage_error(cmd, "--gemm %.40s: auto, f32 or bf16", w->gemm);
+    p->gemm = (enum distill_gemm)gemm;
     p->schedule.kind = strcmp(w->schedule, "wsd") == 0 ? SCHEDULE_WSD : SCHEDULE_COSINE;
     if (p->micro == 0 || p->micro > p->batch)
         p->micro = p->batch;
@@ -244,6 +250,9 @@ void distill_json(cJSON *json, const struct distill_report *r)
     for (size_t i = 0; i < countof(numbers); i++)
         cJSON_AddNumberToObject(json, numbers[i].name, numbers[i].value);
     cJSON_AddStringToObject(json, "blas", r->blas_core);
+    cJSON_AddStringToObject(json, "gemm", r->dnn[0] ? "bf16" : "f32");
+    if (r->dnn[0])
+        cJSON_AddStringToObject(json, "gemm_library", r->dnn);
     cJSON_AddBoolToObject(json, "improved", r->improved);
     cJSON_AddBoolToObject(json, "resumed", r->resumed);
     cJSON_AddBoolToObject(json, "stopped_early", r->stopped_early);

@@ -6,7 +6,6 @@
 #include "base/file_space.h"
 #include "base/mem.h"
 #include "compress/distill_int.h"
-#include "train/blas.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -61,6 +60,7 @@ static struct distill_parts gradients(struct distill *d)
     d->hidden_now = distill_hidden_weight(d);
     d->sum = (struct distill_parts){0};
     distill_sharpen(d, false);
+    distill_rough(d, true);
     for (int64_t k = 0; k < p->batch; k += p->micro) {
         const int64_t n = min_i64(p->micro, p->batch - k);
         for (int64_t i = 0; i < n; i++) {
@@ -70,6 +70,7 @@ static struct distill_parts gradients(struct distill *d)
         }
         distill_pass(d, &sums, n, d->token_weight, d->dh);
     }
+    distill_rough(d, false);
     return distill_loss_of(d, &sums, distill_scale_loss(d));
 }
 
@@ -266,8 +267,6 @@ static enum b2_status make_plan(struct distill *d, struct b2_err *err)
     struct netmodel_how how = distill_how(d);
     enum b2_status rc = netmodel_check_pair(d->sm, d->tm, err);
 
-    kernels_init(&d->kernels, d->p->cpu);
-    d->env = (struct env){d->p->pool, d->blas, &d->kernels};
     how.teacher = NULL;
     if (!rc)
         rc = netmodel_new(&d->t, d->tm, &how, err);
@@ -321,9 +320,7 @@ static enum b2_status prepare(struct distill *d, struct b2_err *err)
     enum b2_status rc = check_params(d->p, err);
 
     if (!rc)
-        rc = blas_open(&d->blas, err);
-    if (!rc)
-        snprintf(d->r->blas_core, sizeof d->r->blas_core, "%s", blas_core(d->blas));
+        rc = distill_open_gemm(d, err);
     if (!rc)
         rc = open_models(d, err);
     if (!rc)
@@ -351,7 +348,9 @@ static enum b2_status prepare(struct distill *d, struct b2_err *err)
 static enum b2_status start_or_go_on(struct distill *d, struct b2_err *err)
 {
     enum b2_status rc = B2_ENOTFOUND;
+    char core[sizeof d->st.core];
 
+    distill_core(d, core, sizeof core);
     if (file_exists(d->state_path) && (!d->p->force || d->p->go_on)) {
         rc = distill_load(d, err);
         if (rc && !(rc == B2_EARG && d->p->force))
@@ -359,18 +358,17 @@ static enum b2_status start_or_go_on(struct distill *d, struct b2_err *err)
     }
     if (!rc) {
         d->r->resumed = true;
-        if (strcmp(d->st.core, d->r->blas_core) != 0)
-            log_line(
-                d->p->log, LOG_WARN,
-                "the steps before were made by OpenBLAS's %s kernels, those to come "
-                "by %s: the result differs in its last digits",
-                d->st.core, d->r->blas_core);
+        if (strcmp(d->st.core, core) != 0)
+            log_line(d->p->log, LOG_WARN,
+                     "the steps before were made by products of %s, those to come by "
+                     "%s: the result is another than that of one run",
+                     d->st.core, core);
         log_line(d->p->log, LOG_INFO, "going on from step %lld of %lld",
                  (long long)d->st.step, (long long)d->p->steps);
         return B2_OK;
     }
     d->st.rate_share = 1;
-    memcpy(d->st.core, d->r->blas_core, sizeof d->st.core);
+    memcpy(d->st.core, core, sizeof core);
     stage(d, "score", 1);
     return distill_take_stock(d, err);
 }
@@ -416,7 +414,7 @@ static void free_all(struct distill *d)
     str_free(&d->recipe);
     model_close(d->tm);
     model_close(d->sm);
-    blas_close(d->blas);
+    distill_close_gemm(d);
 }
 
 enum b2_status distill_run(struct distill_report *report,

@@ -28,6 +28,13 @@
 #include "compress/calib.h"
 #include "compress/latent.h"
 
+/* Of what products of matrices are made (train/mm.h, mm_bf16()). */
+enum distill_gemm {
+    DISTILL_AUTO, /* BF16 where the processor and oneDNN are there for it */
+    DISTILL_F32,
+    DISTILL_BF16 /* or an error */
+};
+
 enum { DISTILL_MAX_REGIONS = CALIB_MAX_FILES, DISTILL_MAX_CHOSEN = 64 };
 
 struct distill_rates {
@@ -82,6 +89,7 @@ struct distill_params {
     struct distill_mode mode;
     struct schedule schedule; /* kind, warmup, floor; total becomes steps */
     double temperature, clip;
+    enum distill_gemm gemm; /* of steps; what is scored is computed in F32 */
     uint64_t seed;
     struct pool *pool;
     unsigned cpu;       /* features that kernels may use (base/cpu.h) */
@@ -143,6 +151,7 @@ struct distill_report {
     double flops, bytes_per_s;         /* of a dry run's trial; 0: none */
     char *recipe; /* all that the result depends on, as JSON; NULL of a dry run */
     char blas_core[32];
+    char dnn[48]; /* "oneDNN 2.6.3 avx512_bf16"; "": all products were F32 */
     bool resumed, stopped_early;
 };
 

@@ -18,7 +18,7 @@ struct distill_state {
     int64_t stale;    /* evaluations since the best */
     int64_t n_faults, n_back;
     int64_t n_points;
-    char core[32];            /* OpenBLAS's kernels at the start */
+    char core[32];            /* what made products at the start: distill_core() */
     double rate_share;        /* halved by the guard */
     double loss_mean;         /* running mean of the loss; 0: none yet */
     struct distill_parts sum; /* since the last evaluation */
@@ -37,6 +37,7 @@ struct distill {
     const struct distill_params *p;
     struct distill_report *r;
     struct blas *blas;
+    struct dnn *dnn; /* of steps; NULL: all in F32 */
     struct model *tm, *sm;
     struct netmodel t, s;
     struct net_work *tw, *sw;
@@ -91,6 +92,14 @@ enum b2_status distill_write(struct distill *d, struct b2_err *err) NODISCARD;
 void distill_keep(struct distill *d);
 /* Lets go of the best state's memory, if it lies in the space. */
 void distill_rest_best(const struct distill *d);
+
+/* distill_gemm.c */
+enum b2_status distill_open_gemm(struct distill *d, struct b2_err *err) NODISCARD;
+void distill_close_gemm(struct distill *d);
+/* Whether products are those of a step, or those of a score. */
+void distill_rough(struct distill *d, bool on);
+/* The libraries' kernels in few words: the result depends on them in its last digits. */
+void distill_core(const struct distill *d, char *buf, size_t size);
 
 /* distill_plan.c: before the student's net is made; fills the report's plan, opens the
  * space. B2_ENOMEM: over --mem-limit. */

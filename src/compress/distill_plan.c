@@ -16,6 +16,7 @@
 #include "base/mem.h"
 #include "base/memory.h"
 #include "compress/distill_int.h"
+#include "train/dnn.h"
 
 #include <string.h>
 
@@ -61,6 +62,7 @@ static uint64_t fixed_bytes(struct distill *d)
     bytes += netmodel_bytes(d->tm, &how);
     bytes += net_work_bytes(&d->t.net, &d->t.layer, &max, threads_of(d), NET_FORWARD);
     bytes += net_work_bytes(&d->t.net, &d->t.layer, &max, threads_of(d), d->keep);
+    bytes += d->dnn ? dnn_bytes(threads_of(d)) : 0;
     bytes += (uint64_t)head_scratch(&d->loss, threads_of(d)) * sizeof(real);
     bytes += (uint64_t)(tokens * d->t.net.d) * sizeof(real) *
              (uint64_t)(1 + distill_n_taps(&p->loss, d->t.net.n_layers));
@@ -217,8 +219,9 @@ static double probe_products(const struct distill *d, float *x)
 
     while (best_s == 0 || clock_s() < until_s) {
         const double start_s = clock_s();
-        mm(&d->env, y, n, (struct mm_size){m, n, cols}, (struct mat){x, cols, false},
-           (struct mat){w, cols, true}, (struct mm_how){1, false});
+        mm_bf16(&d->env, y, n, (struct mm_size){m, n, cols},
+                (struct mat){x, cols, false}, (struct mat){w, cols, true},
+                (struct mm_how){1, false});
         const double took_s = clock_s() - start_s;
         best_s = best_s == 0 || took_s < best_s ? took_s + 1e-9 : best_s;
     }
@@ -274,7 +277,9 @@ enum b2_status distill_estimate(struct distill *d, struct b2_err *err)
         return err_set(err, B2_ENOMEM, "out of memory for a trial of speed");
     for (int64_t i = 0; i < reals; i++)
         x[i] = (float)(i % 17) * 0.0625f;
+    distill_rough(d, true);
     d->r->flops = probe_products(d, x);
+    distill_rough(d, false);
     d->r->bytes_per_s = probe_memory(d, x);
     mem_free(x);
     const double products_s = tokens * flops_per_token(d) / d->r->flops;

@@ -223,6 +223,9 @@ enum b2_status distill_make_recipe(struct distill *d, struct b2_err *err)
         (unsigned long long)p->seed);
     str_printf(&d->recipe, ",\"teacher_k\":%lld",
                (long long)(p->teacher_cache ? p->teacher_k : 0)); /* 0: all */
+    if (p->gemm != DISTILL_AUTO)
+        str_printf(&d->recipe, ",\"gemm\":\"%s\"",
+                   p->gemm == DISTILL_BF16 ? "bf16" : "f32");
     distill_loss_json(&p->loss, &d->recipe);
     distill_modes_json(&p->mode, &d->recipe);
     str_put(&d->recipe, ",\"held\":[");

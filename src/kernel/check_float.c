@@ -129,6 +129,10 @@ static void check_f16(struct kcheck *t)
             uint32_t low = part < 3 ? 0xfff + part : (uint32_t)rng_u64(&t->rng);
             f[i] = f32_from_bits(i << 16 | (low & 0xffff));
         }
+        t->k.bf16_from_f32(back, f, N);
+        t->ref.bf16_from_f32(half, f, N);
+        if (memcmp(back, half, N * sizeof *back) != 0)
+            kcheck_fail(t, "bf16_from_f32", "differs from the reference");
         t->k.f16_from_f32(back, f, N);
         for (int i = 0; i < N; i++)
             if (back[i] != f16_from_f32(f[i])) {
@@ -153,6 +157,9 @@ static void check_f16_tails(struct kcheck *t)
         t->k.f16_from_f32(h2, f2, n);
         t->ref.f16_from_f32(h, f2, n);
         bool bad = at >= 0 || memcmp(h, h2, (size_t)n * 2) != 0;
+        t->k.bf16_from_f32(h2, f2, n);
+        t->ref.bf16_from_f32(h, f2, n);
+        bad = bad || memcmp(h, h2, (size_t)n * 2) != 0;
         t->k.f32_from_bf16(f, h, n);
         t->ref.f32_from_bf16(f2, h, n);
         if (bad || kcheck_diff(f, f2, n) >= 0)

@@ -85,6 +85,7 @@ static void init_ref(struct kernels *k)
         .f32_from_f16 = kernel_f32_from_f16_c,
         .f32_from_bf16 = kernel_f32_from_bf16_c,
         .f16_from_f32 = kernel_f16_from_f32_c,
+        .bf16_from_f32 = kernel_bf16_from_f32_c,
         .rmsnorm = kernel_rmsnorm_c,
         .silu_mul = kernel_silu_mul_c,
         .gelu_mul = kernel_gelu_mul_c,
@@ -364,6 +365,8 @@ void kernels_init(struct kernels *k, unsigned cpu)
         k->packed[DT_TQ1_0] = packed_tq1_0_avx512vbmi;
         k->packed[DT_B2_T64] = packed_b2_t64_avx512vbmi;
     }
+    if ((cpu & CPU_AVX512) && (cpu & CPU_AVX512BF16))
+        k->bf16_from_f32 = kernel_bf16_from_f32_avx512bf16;
     init_words(k, cpu);
     init_sets(k, cpu);
     if ((cpu & CPU_AVX512) && (cpu & CPU_AVX512VNNI) && (cpu & CPU_AMX_INT8)) {

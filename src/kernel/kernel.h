@@ -167,6 +167,8 @@ struct kernels {
     void (*f32_from_f16)(float *dst, const void *src, int64_t n);
     void (*f32_from_bf16)(float *dst, const void *src, int64_t n);
     void (*f16_from_f32)(uint16_t *dst, const float *src, int64_t n);
+    /* Subnormal numbers become zeros of their sign. */
+    void (*bf16_from_f32)(uint16_t *dst, const float *src, int64_t n);
 
     /* y = (x * r) * gain, r = 1 / sqrt((float)(sum / n) + eps) in F32; the sum is over
      * the F32 squares in double, LANES of 8. n >= 1; y may be x. */

@@ -3,7 +3,7 @@
  *
  * Contracts are in kernel.h. _c is the scalar reference, _avx2 needs AVX2 and F16C,
  * _avxvnni also AVX-VNNI, _avx512vnni AVX-512 with F, BW, DQ, VL and VNNI, _avx512vbmi
- * also VBMI, _neon any ARMv8-A, _dotprod and _i8mm the extensions of those names.
+ * also VBMI, _avx512bf16 AVX-512 with BF16, _neon any ARMv8-A, _dotprod and _i8mm the extensions of those names.
  */
 #ifndef KERNEL_VARIANTS_H
 #define KERNEL_VARIANTS_H
@@ -33,6 +33,7 @@ kernel_unpack unpack_q2_k_c, unpack_q3_k_c, unpack_q4_k_c, unpack_q5_k_c, unpack
 void kernel_f32_from_f16_c(float *dst, const void *src, int64_t n);
 void kernel_f32_from_bf16_c(float *dst, const void *src, int64_t n);
 void kernel_f16_from_f32_c(uint16_t *dst, const float *src, int64_t n);
+void kernel_bf16_from_f32_c(uint16_t *dst, const float *src, int64_t n);
 void kernel_rmsnorm_c(float *y, const float *x, const float *gain, int64_t n,
                       float eps);
 void kernel_silu_mul_c(float *y, const float *gate, const float *up, int64_t n);
@@ -193,6 +194,9 @@ void kernel_kv_mix_q8_avx2(float *out, const float *w, int64_t w_step, int64_t r
                            const struct kv_rows *v);
 void kernel_kv_mix_f16_avx2(float *out, const float *w, int64_t w_step, int64_t rows,
                             const struct kv_rows *v);
+
+/* x86/round_avx512bf16.c */
+void kernel_bf16_from_f32_avx512bf16(uint16_t *dst, const float *src, int64_t n);
 
 /* x86/attn_avx512vnni.c */
 void kernel_kv_score_q8_avx512vnni(float *y, int64_t y_step, const struct kv_rows *k,

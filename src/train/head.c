@@ -55,9 +55,9 @@ static const real *rows_of(const struct env *e, const struct head *h, real *slic
 static void logits(const struct env *e, const struct head *h, real *y, const real *x,
                    const real *w, struct mm_size at)
 {
-    mm(e, y + at.k, h->vocab, (struct mm_size){at.m, at.n, h->d},
-       (struct mat){x, h->d, false}, (struct mat){w, h->d, true},
-       (struct mm_how){1, false});
+    mm_bf16(e, y + at.k, h->vocab, (struct mm_size){at.m, at.n, h->d},
+            (struct mat){x, h->d, false}, (struct mat){w, h->d, true},
+            (struct mm_how){1, false});
 }
 
 static void all_logits(const struct env *e, struct job *j)
@@ -196,13 +196,13 @@ static void gradients(const struct env *e, struct job *j)
     for (int64_t v = 0; v < s->vocab; v += SLICE) {
         int64_t end = min_i64(v + SLICE, s->vocab);
         const real *w = rows_of(e, s, j->slice, v, end);
-        mm(e, dx, s->d, (struct mm_size){j->n, s->d, end - v},
-           (struct mat){j->s + v, s->vocab, false}, (struct mat){w, s->d, false},
-           (struct mm_how){1, v > 0});
+        mm_bf16(e, dx, s->d, (struct mm_size){j->n, s->d, end - v},
+                (struct mat){j->s + v, s->vocab, false}, (struct mat){w, s->d, false},
+                (struct mm_how){1, v > 0});
     }
     if (j->io->dw)
-        mm(e, j->io->dw, s->d, (struct mm_size){s->vocab, s->d, j->n},
-           (struct mat){j->s, s->vocab, true}, x, (struct mm_how){1, true});
+        mm_bf16(e, j->io->dw, s->d, (struct mm_size){s->vocab, s->d, j->n},
+                (struct mat){j->s, s->vocab, true}, x, (struct mm_how){1, true});
 }
 
 void head_run(const struct env *e, struct head_sums *sums, const struct head_loss *l,

@@ -26,9 +26,9 @@ static void add_bias(void *ctx, int64_t begin, int64_t end, int thread)
 void linear_forward(const struct env *e, real *y, const struct linear *l, const real *x,
                     int64_t n)
 {
-    mm(e, y, l->rows, (struct mm_size){n, l->rows, l->cols},
-       (struct mat){x, l->cols, false}, (struct mat){l->w, l->cols, true},
-       (struct mm_how){1, false});
+    mm_bf16(e, y, l->rows, (struct mm_size){n, l->rows, l->cols},
+            (struct mat){x, l->cols, false}, (struct mat){l->w, l->cols, true},
+            (struct mm_how){1, false});
     if (l->b)
         pool_run(e->pool, add_bias, &(struct rows){y, l->b, n, l->rows}, n, ROWS);
 }
@@ -36,9 +36,9 @@ void linear_forward(const struct env *e, real *y, const struct linear *l, const 
 void linear_backward_x(const struct env *e, real *dx, const struct linear *l,
                        const real *dy, int64_t n, bool add)
 {
-    mm(e, dx, l->cols, (struct mm_size){n, l->cols, l->rows},
-       (struct mat){dy, l->rows, false}, (struct mat){l->w, l->cols, false},
-       (struct mm_how){1, add});
+    mm_bf16(e, dx, l->cols, (struct mm_size){n, l->cols, l->rows},
+            (struct mat){dy, l->rows, false}, (struct mat){l->w, l->cols, false},
+            (struct mm_how){1, add});
 }
 
 /* Each piece has columns of its own and takes the rows in order. */
@@ -61,9 +61,9 @@ void linear_backward_w(const struct env *e, const struct linear_grad *g,
                        const struct linear *l, const real *dy, const real *x, int64_t n)
 {
     if (g->w)
-        mm(e, g->w, l->cols, (struct mm_size){l->rows, l->cols, n},
-           (struct mat){dy, l->rows, true}, (struct mat){x, l->cols, false},
-           (struct mm_how){1, true});
+        mm_bf16(e, g->w, l->cols, (struct mm_size){l->rows, l->cols, n},
+                (struct mat){dy, l->rows, true}, (struct mat){x, l->cols, false},
+                (struct mm_how){1, true});
     if (g->b)
         add_rows(e, g->b, dy, n, l->rows);
 }

@@ -10,6 +10,7 @@
 #include "train/real.h"
 
 struct blas;
+struct dnn;
 struct kernels;
 struct pool;
 
@@ -18,6 +19,7 @@ struct env {
     struct pool *pool;       /* NULL: the caller alone */
     const struct blas *blas; /* the products */
     const struct kernels *k; /* long rows; NULL: plain C */
+    const struct dnn *dnn;   /* mm_bf16(); NULL: F32 */
 };
 
 /* A matrix in rows, ld apart; t: read as its transpose. */
@@ -43,5 +45,11 @@ void mm_one(const struct env *e, real *c, int64_t ldc, struct mm_size size,
 /* The same in tiles over the pool. */
 void mm(const struct env *e, real *c, int64_t ldc, struct mm_size size, struct mat a,
         struct mat b, struct mm_how how);
+
+/* The same where operands may be rounded to BF16: products of activations, weights and
+ * their gradients. Sums stay F32. Not for anything that must be orthogonal, nor for what
+ * scores a model. In F32 as long as env has no dnn. */
+void mm_bf16(const struct env *e, real *c, int64_t ldc, struct mm_size size,
+             struct mat a, struct mat b, struct mm_how how);
 
 #endif

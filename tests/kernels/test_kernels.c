@@ -58,7 +58,8 @@ static void test_table_is_full(void **state)
         kernels_init(&k, masks[i]);
         assert_true(k.name && k.act_quant && k.qdot && k.dequant && k.fdot &&
                     k.f32_from_f16);
-        assert_true(k.f32_from_bf16 && k.f16_from_f32 && k.rmsnorm && k.silu_mul);
+        assert_true(k.f32_from_bf16 && k.f16_from_f32 && k.bf16_from_f32 && k.rmsnorm &&
+                    k.silu_mul);
         assert_true(k.add && k.exp && k.softcap && k.softmax && k.weighted_sum);
         assert_true(k.rope_norm && k.rope_neox && k.fwht && k.mul);
         assert_true(k.sigmoid_mul && k.l2norm && k.conv_silu && k.delta_step);

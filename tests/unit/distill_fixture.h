@@ -55,6 +55,7 @@ static inline struct distill_params plain(void)
                                    .schedule = {SCHEDULE_COSINE, 2, 0, 0.05},
                                    .temperature = 1,
                                    .clip = 1,
+                                   .gemm = DISTILL_F32, /* on every machine */
                                    .seed = 5,
                                    .cancelled = is_cancelled,
                                    .ctx_of_calls = &never};

@@ -21,3 +21,9 @@ void mm_one(const struct env *e, real *c, int64_t ldc, struct mm_size size,
         }
     }
 }
+
+void mm_bf16(const struct env *e, real *c, int64_t ldc, struct mm_size size,
+             struct mat a, struct mat b, struct mm_how how)
+{
+    mm(e, c, ldc, size, a, b, how);
+}

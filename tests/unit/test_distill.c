@@ -5,6 +5,7 @@
 #define _GNU_SOURCE /* mkdtemp */
 #include "unit/distill_fixture.h"
 
+#include "base/cpu.h"
 #include "format/modelfile.h"
 
 #include <math.h>
@@ -94,6 +95,53 @@ static void test_resume(void **state)
         distill_report_free(&r);
         assert_same_file(out, other);
     }
+}
+
+/* Products in BF16: the same road, the same bytes for any number of threads and over a
+ * stop. Skipped in words where the machine has none. */
+static void test_bf16(void **state)
+{
+    struct distill_params p = plain();
+    struct distill_report f32, r;
+    struct stop stop = {0, 9};
+    struct b2_err err = {0};
+
+    (void)state;
+    run(&f32, &p);
+    assert_string_equal(f32.dnn, "");
+    p.gemm = DISTILL_BF16;
+    refuse(&p, B2_EUNSUP, "AVX512_BF16"); /* p.cpu allows nothing */
+    p.gemm = DISTILL_AUTO;
+    run(&r, &p);
+    assert_string_equal(r.dnn, "");
+    assert_true(r.after == f32.after);
+    distill_report_free(&r);
+    p.gemm = DISTILL_BF16;
+    p.cpu = cpu_features();
+    if (distill_run(&r, &p, &err)) {
+        print_message("skipped: %s\n", err.msg);
+        distill_report_free(&r);
+        distill_report_free(&f32);
+        return;
+    }
+    assert_true(strncmp(r.dnn, "oneDNN ", 7) == 0);
+    assert_true(r.before == f32.before); /* scores are of F32 */
+    assert_true(fabs(r.after - f32.after) < 0.02 * f32.after);
+    distill_report_free(&r);
+    distill_report_free(&f32);
+    p.output = other;
+    p.pool = pool_new(2);
+    p.ctx_of_calls = &stop;
+    assert_int_equal(distill_run(&r, &p, &err), B2_ECANCEL);
+    distill_report_free(&r);
+    stop.after = 0;
+    p.force = false;
+    drop(other);
+    run(&r, &p);
+    assert_true(r.resumed);
+    assert_same_file(out, other);
+    distill_report_free(&r);
+    pool_free(p.pool);
 }
 
 /* A loss that is no number, and one that jumps. */
@@ -325,7 +373,7 @@ int main(void)
         cmocka_unit_test(test_resume),        cmocka_unit_test(test_faults),
         cmocka_unit_test(test_never_worse),   cmocka_unit_test(test_limits),
         cmocka_unit_test(test_teacher_cache), cmocka_unit_test(test_windows),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_refused),       cmocka_unit_test(test_bf16),
     };
 
     return is_skipped() ? 77 : cmocka_run_group_tests(tests, set_up, tear_down);

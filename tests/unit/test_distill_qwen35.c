@@ -342,7 +342,7 @@ int main(void)
         return 77;
     }
     kernels_init(&kernels, cpu_features());
-    env = (struct env){pool_new(2), blas, &kernels};
+    env = (struct env){.pool = pool_new(2), .blas = blas, .k = &kernels};
     int rc = cmocka_run_group_tests(tests, make_files, remove_files);
     pool_free(env.pool);
     blas_close(blas);

@@ -329,7 +329,7 @@ static void compare_delta(const struct fixture *f)
 static void check_arch(const char *arch)
 {
     struct fixture f;
-    const struct env e = {pool_new(2), blas, &kernels};
+    const struct env e = {.pool = pool_new(2), .blas = blas, .k = &kernels};
 
     open_fixture(&f, arch);
     const struct head_sums sums = step(&f, &e, 2);
@@ -385,7 +385,7 @@ static void check_threads(const char *arch)
     struct fixture f[3];
 
     for (int i = 0; i < 3; i++) {
-        const struct env e = {pool_new(i + 1), blas, &kernels};
+        const struct env e = {.pool = pool_new(i + 1), .blas = blas, .k = &kernels};
         open_fixture(&f[i], arch);
         step(&f[i], &e, i + 1);
         pool_free(e.pool);
@@ -424,7 +424,7 @@ static void test_tiles(void **state)
     for (int i = 0; i < K * N; i++)
         b[i] = (float)(i * 5 % 19 - 9);
     for (int i = 0; i < 3; i++) {
-        const struct env e = {pool_new(i + 1), blas, &kernels};
+        const struct env e = {.pool = pool_new(i + 1), .blas = blas, .k = &kernels};
         c[i] = mem_calloc(M * N, sizeof *c[i]);
         mm(&e, c[i], N, (struct mm_size){M, N, K}, (struct mat){a, K, false},
            (struct mat){b, N, false}, (struct mm_how){0.5f, true});

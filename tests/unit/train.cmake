@@ -11,6 +11,7 @@ b2_test(test_train_delta SRC unit/test_train_delta.c unit/mm_f64.c ${B2_TRAIN_F6
     LIBS b2_model)
 target_compile_definitions(test_train_delta PRIVATE TRAIN_F64)
 b2_test(test_train SRC unit/test_train.c LIBS b2_train)
+b2_test(test_dnn SRC unit/test_dnn.c LIBS b2_train)
 b2_test(test_adam SRC unit/test_adam.c LIBS b2_train)
 b2_test(test_latent SRC unit/test_latent.c LIBS b2_compress)
 b2_test(test_file_space SRC unit/test_file_space.c LIBS b2_base)

@@ -33,6 +33,15 @@ void kernel_f16_from_f32_c(uint16_t *dst, const float *src, int64_t n)
         dst[i] = f16_from_f32(src[i]);
 }
 
+void kernel_bf16_from_f32_c(uint16_t *dst, const float *src, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const uint32_t bits = f32_bits(src[i]);
+        dst[i] = bits & 0x7f800000u ? bf16_from_f32(src[i])
+                                    : (uint16_t)(bits >> 16 & 0x8000u);
+    }
+}
+
 void kernel_rmsnorm_c(float *y, const float *x, const float *gain, int64_t n, float eps)
 {
     double lane[NORM_LANES] = {0};
