@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# demo.sh MODEL - inspect, compress, measure, talk: what each bit of a real model is worth.
+# demo.sh MODEL - inspect, compress, teach, measure, talk: what each bit of a real model is
+# worth.
 #
 # Called by ./run demo, which has built build/release/bonsai2 and fetched MODEL. Writes a
 # ladder of smaller files to build/demo/ and keeps them: a file that the same program made
@@ -11,14 +12,15 @@ model=${1:?usage: demo.sh MODEL}
 bonsai2=${B2_PROGRAM:-build/release/bonsai2}
 text=examples/text/austen.txt
 calib=examples/text/chapters.txt # other chapters of the same novel
-ctx=256 chunks=4
+ctx=256 chunks=4                 # the first pages of text; its end is held out of the training
 question='What is the capital of France?'
 prompt=$'<|im_start|>user\n'$question$'<|im_end|>\n<|im_start|>assistant\n'
 out=build/demo
+held=$out/held.txt
 start_s=$SECONDS
 
-# The ladder: name, what it is, the options of compress. Norms and biases stay as they are.
-rungs=(88MB 4bit mix-a mix-b ternary rotated repaired)
+# The ladder: name, what it is, the options of compress (of distill for the last one).
+rungs=(88MB 4bit mix-a mix-b ternary rotated repaired taught)
 declare -A what=(
     [88MB]='a budget of 88 MB: 4 and 5 bits, chosen per tensor'
     [4bit]='4 bits everywhere (Q4_0)'
@@ -27,6 +29,7 @@ declare -A what=(
     [ternary]='every linear layer ternary, embedding 4 bits'
     [rotated]='the same, rotated before rounding (Hadamard)'
     [repaired]='the same, with error compensation (some minutes)'
+    [taught]='that one, taught by the original (24 small steps)'
 )
 declare -A options=(
     [88MB]='--budget 88MB'
@@ -36,6 +39,7 @@ declare -A options=(
     [ternary]='--rule *=ternary --rule token_embd.weight=Q4_0'
     [rotated]='--rule *=ternary --rule token_embd.weight=Q4_0 --rotate auto'
     [repaired]="--rule *=ternary --rule token_embd.weight=Q4_0 --calib $calib --calib-tokens 16384 --avoid $text"
+    [taught]="--calib $calib --held $held --held-tokens 1024 --avoid $text --ctx 256 --batch 2 --steps 24 --eval-every 12"
 )
 
 bold='' plain=''
@@ -55,9 +59,24 @@ json() {
     mv "$out/$name.json.part" "$out/$name.json"
 }
 
+# make RUNG FILE: by the options of the rung. A training that was cut off goes on, unless it
+# was another one.
+make() {
+    read -ra words <<<"${options[$1]}"
+    if [ "$1" != taught ]; then
+        json "compress-$1" compress "$model" -o "$2" --force "${words[@]}"
+        return
+    fi
+    rm -f "$2"
+    words=(--teacher "$model" --student $out/repaired.gguf -o "$2" "${words[@]}")
+    json "compress-$1" distill "${words[@]}" 2>"$out/taught.err" ||
+        json "compress-$1" distill "${words[@]}" --force
+}
+
 row() { printf '  %-9s %9s  %6s  %8s  %8s  %10s\n' "$@"; }
 
 mkdir -p $out
+sed -n '/^CHAPTER XLV\./,$p' $text >$held
 program_sha=$(sha256sum "$bonsai2" | cut -c1-16)
 
 heading "1. The model as it comes"
@@ -74,17 +93,21 @@ for r in "${rungs[@]}"; do
     began=$SECONDS
     printf '  %-9s %-52s ' "$r" "${what[$r]}"
     made_by="$program_sha $model ${options[$r]}"
+    [ "$r" != taught ] || made_by="$made_by of ${options[repaired]}"
     if [ -f "$file" ] && [ "$(cat "$file.made-by" 2>/dev/null)" = "$made_by" ]; then
         note='was there'
     else
-        read -ra words <<<"${options[$r]}"
-        json "compress-$r" compress "$model" -o "$file" --force "${words[@]}"
+        make "$r" "$file"
         echo "$made_by" >"$file.made-by"
         note="$((SECONDS - began)) s"
     fi
     json "inspect-$r" inspect "$file"
     echo "$note"
 done
+value $out/compress-taught.json '"""
+  While it was taught, its divergence (KL) from the original on pages that neither the repair
+  nor the training had seen: {}""".format(", ".join("{:.3f} {}".format(p["held_kld"],
+    "after {} tokens".format(p["tokens"]) if p["tokens"] else "before") for p in j["curve"]))'
 
 heading "3. Measure: what the smaller files lose"
 cat <<EOF
@@ -128,7 +151,9 @@ cat <<EOF
   megabyte costs more, and rounding every layer to -1, 0, +1 in one shot leaves a model of
   this size that does not talk. Error compensation ("repaired", calibrated on other
   chapters of the same novel) keeps what each layer puts out instead of its weights, and
-  brings most of it back; distillation goes on from there.
+  brings most of it back. Distillation goes on from there: the original's next-word
+  probabilities teach the codes themselves. "taught" saw some minutes' reading and shows the
+  direction; quality/distill.csv has what an hour does.
 
   The files are in $out/. To go on:
     $bonsai2 run -m $out/4bit.gguf -p "Once upon a time" -n 64

@@ -44,5 +44,7 @@ void progress_update(struct progress *p, uint64_t done, double quality)
     else
         fprintf(p->out, "  %.0f s, %.0f s left", spent_s, left_s);
     fputs(p->tty && !end ? "" : "\n", p->out);
+    if (p->open)
+        *p->open = p->tty && !end;
     fflush(p->out);
 }

@@ -18,7 +18,9 @@ struct progress {
     const char *what;    /* shown first: "compress", "perplexity" */
     const char *quality; /* name of the quality number ("ppl"), or NULL: none */
     const char *note;    /* in its place: what the work has to say; NULL: nothing */
-    uint64_t total;      /* > 0 */
+    bool *open; /* kept true while an unfinished line stands on the terminal, so that
+                 * who writes another one first takes it away; NULL: nobody asks */
+    uint64_t total; /* > 0 */
     double start_s, last_s;
 };
 

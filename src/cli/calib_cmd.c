@@ -20,7 +20,8 @@ enum b2_status calib_cmd_begin(struct calib_cmd *c, const struct cli_common *com
     enum b2_status rc = B2_OK;
 
     c->common = common;
-    cli_limit_memory(common);
+    if (!c->plans)
+        cli_limit_memory(common);
     c->log = cli_log(common);
     c->pool = cli_pool(common, err);
     if (!c->pool)
@@ -58,6 +59,23 @@ void calib_cmd_stage(void *ctx, const char *name, uint64_t total)
     const bool learns = strcmp(name, "distil") == 0 || strcmp(name, "score") == 0;
 
     c->progress = cli_progress(c->common, name, learns ? "kld" : NULL, total);
+}
+
+enum b2_status calib_cmd_check_beside(const char *option, const char *path,
+                                      const char *output, const char *source,
+                                      struct b2_err *err)
+{
+    struct file_out *f = NULL;
+
+    if (output && (strcmp(path, output) == 0 || file_same(path, output)))
+        return err_set(err, B2_EARG, "%s %s: is the output", option, path);
+    enum b2_status rc = file_check_output(path, source, true, err);
+    if (!rc)
+        rc = file_out_open(&f, path, true, err);
+    file_out_abort(f);
+    if (rc)
+        err_wrap(err, "%s", option);
+    return rc;
 }
 
 int calib_cmd_print(const struct cli_common *common, struct cJSON *json,

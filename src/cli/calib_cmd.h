@@ -1,6 +1,7 @@
 /*
- * calib_cmd.h - what analyze, prune and compress share: options of calibration texts, and
- * what long work needs around it (memory limit, notes, threads, progress, Ctrl-C).
+ * calib_cmd.h - what analyze, prune, compress and distill share: options of calibration
+ * texts, and what long work needs around it (memory limit, notes, threads, progress,
+ * Ctrl-C).
  *
  * Between calib_cmd_begin() and calib_cmd_end() the first Ctrl-C lets the work stop where
  * it can go on later.
@@ -16,6 +17,9 @@ struct calib_cmd {
     struct opt_list calib, avoid;
     const char *data; /* folder of mixes, or NULL */
     int64_t tokens, ctx;
+    /* The work keeps to --mem-limit by itself, by a plan that leaves out what a limit of
+     * the process would count (stacks, libraries). */
+    bool plans;
     /* from here on by calib_cmd_begin() */
     const struct cli_common *common;
     struct calib_words texts;
@@ -25,22 +29,24 @@ struct calib_cmd {
     struct progress progress;
 };
 
-/* Rows for a command's option table. n: the default of --calib-tokens, as a string. */
+/* Rows for a command's option table. use: what the texts are for, as in "to calibrate on".
+ * n: the default of --calib-tokens. Both are string literals. */
 /* clang-format off */
-#define CALIB_CMD_OPTS(c, n) \
+#define CALIB_TEXT_OPTS(c, use) \
     {OPT_LIST, 'c', "calib", "FILE[=SHARE]", &(c)->calib, 0, 0, \
-     "Text to calibrate on, or a .jsonl with \"text\" or \"question\" and " \
+     "Text to " use ", or a .jsonl with \"text\" or \"question\" and " \
      "\"answer\"; several are mixed by their shares. mix:default stands for prose, " \
      "code, maths and Chinese of the data folder; mix:? lists the others."}, \
     {OPT_STR, 0, "data", "DIR", &(c)->data, 0, 0, \
      "Folder that mixes are taken from. [B2_DATA, else ../shared/data]"}, \
+    {OPT_LIST, 0, "avoid", "FILE", &(c)->avoid, 0, 0, \
+     "Evaluation text: what shares 13 words in a row with it is left out."}
+#define CALIB_CMD_OPTS(c, n) \
+    CALIB_TEXT_OPTS(c, "calibrate on"), \
     {OPT_INT, 0, "calib-tokens", "N", &(c)->tokens, 64, 1e8, \
      "Tokens of calibration. [" n "]"}, \
     {OPT_INT, 0, "calib-ctx", "N", &(c)->ctx, 16, 65536, \
-     "Tokens of a sequence. [512]"}, \
-    {OPT_LIST, 0, "avoid", "FILE", &(c)->avoid, 0, 0, \
-     "Evaluation text: calibration texts that share 13 words in a row with it are " \
-     "left out."}
+     "Tokens of a sequence. [512]"}
 /* clang-format on */
 
 /* Takes `common` until the end. What failed is set, and calib_cmd_end() is due all the
@@ -53,6 +59,13 @@ void calib_cmd_end(struct calib_cmd *c);
  * whose progress is in c->progress. */
 bool calib_cmd_cancelled(void *ctx);
 void calib_cmd_stage(void *ctx, const char *name, uint64_t total);
+
+/* Whether the file of an option ("--report") can be written beside the output (NULL:
+ * none), asked before the work and not after it. B2_EARG: it is the output or the source;
+ * errors of files. */
+enum b2_status calib_cmd_check_beside(const char *option, const char *path,
+                                      const char *output, const char *source,
+                                      struct b2_err *err) NODISCARD;
 
 /* The end of such a command: json (owned; NULL: out of memory) with peak_rss_bytes, when
  * --json asks for it, else the text. Both are freed. Returns the exit code. */

@@ -13,6 +13,16 @@
 #include <stdlib.h>
 #include <time.h>
 
+/* The moving line of some work stands on the terminal: whatever comes takes its place. */
+static bool live_line;
+
+static void clear_live_line(void)
+{
+    if (live_line)
+        fputs("\r\033[K", stderr);
+    live_line = false;
+}
+
 int cli_parse(const struct cmd *cmd, const struct opt *opts, int argc, char **argv,
               int *n_operands)
 {
@@ -36,6 +46,7 @@ int cli_report_error(const struct b2_err *err)
 {
     const char *msg = err->msg[0] ? err->msg : err_status_name(err->status);
 
+    clear_live_line();
     fprintf(stderr, "bonsai2: %s\n", msg);
     return err->status == B2_ECANCEL ? CLI_INTERRUPTED : CLI_FAILED;
 }
@@ -45,6 +56,7 @@ static void log_sink(void *ctx, enum log_level level, const char *line)
     static const char *const prefix[] = {"error: ", "warning: ", "", ""};
 
     (void)ctx;
+    clear_live_line();
     fprintf(stderr, "bonsai2: %s%s\n", prefix[level], line);
 }
 
@@ -58,8 +70,11 @@ struct log cli_log(const struct cli_common *c)
 struct progress cli_progress(const struct cli_common *c, const char *what,
                              const char *quality, uint64_t total)
 {
-    return progress_start(c->quiet ? NULL : stderr, terminal_stderr_is_tty(), what,
-                          quality, total);
+    struct progress p = progress_start(c->quiet ? NULL : stderr,
+                                       terminal_stderr_is_tty(), what, quality, total);
+
+    p.open = &live_line;
+    return p;
 }
 
 struct pool *cli_pool(const struct cli_common *c, struct b2_err *err)
@@ -117,6 +132,7 @@ int cli_print_json(struct cJSON *json)
         fputs("bonsai2: out of memory for the JSON output\n", stderr);
         return CLI_FAILED;
     }
+    clear_live_line();
     puts(text);
     cJSON_free(text);
     return CLI_DONE;
@@ -124,6 +140,7 @@ int cli_print_json(struct cJSON *json)
 
 bool cli_write(const char *text, size_t n)
 {
+    clear_live_line();
     return fwrite(text, 1, n, stdout) == n && fflush(stdout) == 0;
 }
 

@@ -56,24 +56,6 @@ static enum b2_status read_recipe(struct compress *c, struct b2_err *err)
     return rc;
 }
 
-/* Whether the report can be written, asked before the work and not after it. */
-static enum b2_status check_report(const struct compress *c, const char *source,
-                                   struct b2_err *err)
-{
-    struct file_out *f = NULL;
-
-    if (c->output &&
-        (strcmp(c->report, c->output) == 0 || file_same(c->report, c->output)))
-        return err_set(err, B2_EARG, "--report %s: is the output", c->report);
-    enum b2_status rc = file_check_output(c->report, source, true, err);
-    if (!rc)
-        rc = file_out_open(&f, c->report, true, err);
-    file_out_abort(f);
-    if (rc)
-        err_wrap(err, "--report");
-    return rc;
-}
-
 static cJSON *json_of(const struct compress *c, const struct report *r)
 {
     cJSON *json = report_json(r);
@@ -116,6 +98,8 @@ static int compress_run(struct compress *c, const char *source)
 {
     struct b2_err err = {0};
     struct report report = {0};
+
+    c->texts.plans = c->recipe.effort == RECIPE_BEST;
     enum b2_status rc = calib_cmd_begin(&c->texts, &c->common, &err);
     struct pipeline_params p = {
         .source = source,
@@ -139,7 +123,7 @@ static int compress_run(struct compress *c, const char *source)
     if (!rc)
         rc = cli_cpu(&c->words.p.cpu, &c->common, &err);
     if (!rc && c->report)
-        rc = check_report(c, source, &err);
+        rc = calib_cmd_check_beside("--report", c->report, c->output, source, &err);
     if (!rc)
         rc = pipeline_run(&report, &p, &err);
     int code = rc ? cli_report_error(&err) : print_report(c, &report);

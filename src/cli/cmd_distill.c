@@ -4,9 +4,8 @@
  */
 #include "base/file.h"
 #include "base/str.h"
-#include "cli/cli.h"
+#include "cli/calib_cmd.h"
 #include "cli/distill_opts.h"
-#include "compress/calib_mix.h"
 
 #include <cjson/cJSON.h>
 #include <string.h>
@@ -14,29 +13,9 @@
 struct distill_cmd {
     struct cli_common common;
     const char *teacher, *student, *output, *report, *curve;
-    const char *data;
-    struct opt_list calib, avoid;
+    struct calib_cmd texts;
     struct distill_words words;
-    struct progress progress;
 };
-
-static void on_interrupt(void *ctx)
-{
-    (void)ctx;
-}
-
-static bool is_cancelled(void *ctx)
-{
-    (void)ctx;
-    return cli_interrupted();
-}
-
-static void on_stage(void *ctx, const char *name, uint64_t total)
-{
-    struct distill_cmd *c = ctx;
-
-    c->progress = cli_progress(&c->common, name, "kld", total);
-}
 
 static cJSON *report_of(const struct distill_cmd *c, const struct distill_report *r)
 {
@@ -82,13 +61,15 @@ static void print_plan(const struct distill_cmd *c, const struct distill_report 
     str_put_bytes(&s, r->plan_bytes);
     str_put(&s, " beside the mapped models (");
     str_put_bytes(&s, r->mapped_bytes);
-    str_put(&s, ")\n");
+    str_put(&s, ")\ndisk      ");
+    str_put_bytes(&s, r->checkpoint_bytes);
+    str_put(&s, " for a checkpoint, twice that while a new one takes its place\n");
     if (r->disk_bytes > 0) {
-        str_put(&s, "disk      ");
+        str_put(&s, "          ");
         str_put_bytes(&s, r->disk_bytes);
         str_printf(&s,
-                   " for latents of %lld of %lld layers, one of them in memory at "
-                   "a time\n          a step moves up to ",
+                   " for latents of %lld of %lld layers, one matrix of them in memory "
+                   "at a time\n          a step moves up to ",
                    (long long)(r->n_layers - r->resident_layers),
                    (long long)r->n_layers);
         str_put_bytes(&s, r->step_disk_bytes);
@@ -134,55 +115,75 @@ static enum b2_status write_report(const struct distill_cmd *c,
     return rc;
 }
 
+static void set_params(struct distill_cmd *c)
+{
+    struct distill_params *p = &c->words.p;
+
+    p->teacher = c->teacher;
+    p->student = c->student;
+    p->output = c->output;
+    p->data = &c->texts.params;
+    p->seed = (uint64_t)c->common.seed;
+    p->mem_limit = c->common.mem_limit;
+    p->pool = c->texts.pool;
+    p->log = &c->texts.log;
+    p->cancelled = calib_cmd_cancelled;
+    p->on_stage = calib_cmd_stage;
+    p->progress = &c->texts.progress;
+    p->ctx_of_calls = &c->texts;
+}
+
+/* Before an hour's work, not after it. */
+static enum b2_status check_files(const struct distill_cmd *c, struct b2_err *err)
+{
+    const struct {
+        const char *option, *path;
+    } files[] = {{"--report", c->report}, {"--curve", c->curve}};
+    enum b2_status rc = B2_OK;
+
+    if (c->report && c->curve && strcmp(c->report, c->curve) == 0)
+        return err_set(err, B2_EARG, "--report and --curve are the same file");
+    for (size_t i = 0; i < countof(files) && !rc; i++) {
+        if (!files[i].path)
+            continue;
+        rc = calib_cmd_check_beside(files[i].option, files[i].path, c->output,
+                                    c->teacher, err);
+        if (!rc)
+            rc = calib_cmd_check_beside(files[i].option, files[i].path, c->output,
+                                        c->student, err);
+    }
+    return rc;
+}
+
 static int distill_cmd_run(struct distill_cmd *c)
 {
     struct b2_err err = {0};
     struct distill_report r = {0};
-    struct calib_words texts = {.n = 0};
-    struct log log = cli_log(&c->common);
-    struct pool *pool = cli_pool(&c->common, &err);
-
     struct distill_params *p = &c->words.p;
+    enum b2_status rc = calib_cmd_begin(&c->texts, &c->common, &err);
 
-    if (!pool || cli_cpu(&p->cpu, &c->common, &err) ||
-        calib_words_make(&texts, c->calib.item, c->calib.n, cli_data_dir(c->data),
-                         &err)) {
-        pool_free(pool);
-        return cli_report_error(&err);
-    }
-    const struct calib_params data = {.files = texts.word,
-                                      .n_files = texts.n,
-                                      .avoid = c->avoid.item,
-                                      .n_avoid = c->avoid.n};
-    p->teacher = c->teacher;
-    p->student = c->student;
-    p->output = c->output;
-    p->data = &data;
-    p->seed = (uint64_t)c->common.seed;
-    p->mem_limit = c->common.mem_limit;
-    p->pool = pool;
-    p->log = &log;
-    p->cancelled = is_cancelled;
-    p->on_stage = on_stage;
-    p->progress = &c->progress;
-    p->ctx_of_calls = c;
-    cli_on_interrupt(on_interrupt, NULL);
-    enum b2_status rc = distill_run(&r, p, &err);
-    cli_on_interrupt(NULL, NULL);
+    set_params(c);
+    if (!rc)
+        rc = cli_cpu(&p->cpu, &c->common, &err);
+    if (!rc)
+        rc = check_files(c, &err);
+    if (!rc)
+        rc = distill_run(&r, p, &err);
+    const bool done =
+        !rc; /* the result is told, even if a file beside it has no room */
     if (!rc && c->report)
         rc = write_report(c, &r, &err);
     if (!rc && c->curve && !p->dry_run)
         rc = distill_write_curve(c->curve, &r, true, &err);
-    int code = rc ? cli_report_error(&err) : CLI_DONE;
-    if (!rc && c->common.json)
-        code = cli_print_json(report_of(c, &r));
-    else if (!rc && p->dry_run)
+    if (done && !c->common.json && p->dry_run)
         print_plan(c, &r);
-    else if (!rc)
+    else if (done && !c->common.json)
         print_result(&r);
+    int code = done && c->common.json ? cli_print_json(report_of(c, &r)) : CLI_DONE;
+    if (rc)
+        code = cli_report_error(&err);
     distill_report_free(&r);
-    calib_words_free(&texts);
-    pool_free(pool);
+    calib_cmd_end(&c->texts);
     return code;
 }
 
@@ -194,26 +195,18 @@ static int read_words(struct distill_cmd *c, const struct cmd *cmd)
                                "--teacher FILE and --student FILE are both needed");
     if (!c->output && !c->words.p.dry_run)
         return cli_usage_error(cmd, "-o FILE is missing: the file to write");
-    if (c->calib.n == 0)
+    if (c->texts.calib.n == 0)
         return cli_usage_error(cmd, "--calib FILE is missing: the text to learn from");
     return distill_words_read(&c->words, cmd);
 }
 
 /* clang-format off */
-#define DATA_OPTS(c) \
+#define MODEL_OPTS(c) \
     {OPT_STR, 0, "teacher", "FILE|DIR", &(c)->teacher, 0, 0, \
      "The model that the student was made from."}, \
     {OPT_STR, 0, "student", "FILE", &(c)->student, 0, 0, \
      "A GGUF with ternary matrices, from `bonsai2 compress`."}, \
-    {OPT_STR, 'o', "output", "FILE", &(c)->output, 0, 0, "GGUF file to write."}, \
-    {OPT_LIST, 'c', "calib", "FILE[=SHARE]", &(c)->calib, 0, 0, \
-     "Text to learn from, or a .jsonl with \"text\" or \"question\" and \"answer\"; " \
-     "several are mixed by their shares. mix:default stands for prose, code, maths and " \
-     "Chinese of the data folder; mix:? lists the others."}, \
-    {OPT_STR, 0, "data", "DIR", &(c)->data, 0, 0, \
-     "Folder that mixes are taken from. [B2_DATA, else ../shared/data]"}, \
-    {OPT_LIST, 0, "avoid", "FILE", &(c)->avoid, 0, 0, \
-     "Evaluation text: what shares 13 words in a row with it is left out."}
+    {OPT_STR, 'o', "output", "FILE", &(c)->output, 0, 0, "GGUF file to write."}
 /* clang-format on */
 
 int cmd_distill(int argc, char **argv)
@@ -226,9 +219,10 @@ int cmd_distill(int argc, char **argv)
         0,
         "bonsai2 distill --teacher model.gguf --student ternary.gguf --calib text.txt "
         "-o better.gguf"};
-    struct distill_cmd c = {.words = distill_words_make()};
+    struct distill_cmd c = {.texts = {.plans = true}, .words = distill_words_make()};
     const struct opt opts[] = {
-        DATA_OPTS(&c),
+        MODEL_OPTS(&c),
+        CALIB_TEXT_OPTS(&c.texts, "learn from"),
         DISTILL_STEP_OPTS(&c.words, 'n', 'b'),
         DISTILL_SELF_OPTS(&c.words),
         DISTILL_TEACHER_OPTS(&c.words),

@@ -240,6 +240,7 @@ void distill_json(cJSON *json, const struct distill_report *r)
         {"plan_bytes", (double)r->plan_bytes},
         {"mapped_bytes", (double)r->mapped_bytes},
         {"disk_bytes", (double)r->disk_bytes},
+        {"checkpoint_bytes", (double)r->checkpoint_bytes},
         {"step_disk_bytes", (double)r->step_disk_bytes},
         {"layers", (double)r->n_layers},
         {"layers_in_memory", (double)r->resident_layers},

@@ -27,7 +27,7 @@ struct distill_words distill_words_make(void);
 #define DISTILL_STEP_OPTS(w, n, b) \
     {OPT_INT, n, "tokens", "N", &(w)->tokens, 1, 1e12, \
      "Tokens to learn from. [300000]"}, \
-    {OPT_INT, 0, "steps", "N", &(w)->steps, 1, 1e9, "The same in steps."}, \
+    {OPT_INT, 0, "steps", "N", &(w)->steps, 1, 1e9, "The same in steps, which count instead."}, \
     {OPT_INT, b, "batch", "N", &(w)->p.batch, 1, 4096, "Sequences of a step. [4]"}, \
     {OPT_INT, 0, "micro", "N", &(w)->p.micro, 1, 4096, \
      "Sequences at a time: fewer need less memory. [batch]"}, \
@@ -77,7 +77,7 @@ struct distill_words distill_words_make(void);
     {OPT_STR, 0, "schedule", "cosine|wsd", &(w)->schedule, 0, 0, \
      "How rates fall after the warm-up. [cosine]"}, \
     {OPT_INT, 0, "warmup", "N", &(w)->p.schedule.warmup, 0, 1e9, \
-     "Steps in which rates rise. [10]"}, \
+     "Steps in which rates rise. [10, at most a quarter of all]"}, \
     {OPT_NUM, 0, "clip", "L", &(w)->p.clip, 0.0, 1e9, \
      "Longest gradient; 0: any. [1]"}, \
     {OPT_NUM, 0, "temperature", "T", &(w)->p.temperature, 0.01, 100.0, \

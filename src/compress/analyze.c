@@ -182,6 +182,8 @@ static enum b2_status start(struct analyze *a, struct b2_err *err)
     if (!rc)
         rc = model_open(&a->m, a->p->source, &mp, err);
     if (!rc)
+        rc = walk_check(a->m, err);
+    if (!rc)
         rc = read_calibration(a, err);
     if (!rc)
         rc = modelfile_sha256(a->m->mf, a->sha256, err);

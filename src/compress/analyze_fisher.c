@@ -242,12 +242,7 @@ static enum b2_status make_fisher(struct fisher *f, struct b2_err *err)
         .ctx = f->ctx, .pool = a->p->pool, .look = {look, f}};
     const struct layer_batch max = {1, f->ctx, NULL, NULL};
     const struct hparams *hp = &a->m->hp;
-    enum b2_status rc =
-        hp->arch->attn_gate
-            ? err_set(err, B2_EUNSUP,
-                      "%s: of architecture `%s` no Fisher information is measured",
-                      modelfile_path(a->m->mf), hp->arch->name)
-            : netmodel_new(&f->net, a->m, &how, err);
+    enum b2_status rc = netmodel_new(&f->net, a->m, &how, err);
 
     if (rc)
         return rc;

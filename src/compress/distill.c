@@ -198,9 +198,7 @@ static enum b2_status train(struct distill *d, struct b2_err *err)
     stage(d, "distil", p->steps);
     while (!rc && st->step < p->steps) {
         if (distill_stopped(d))
-            return err_set(err, B2_ECANCEL,
-                           "interrupted; the same command goes on from step %lld",
-                           (long long)(st->step - st->step % p->eval_every));
+            return distill_interrupted(d, err);
         rc = one_step(d, err);
         const int64_t made = st->step - first;
         d->r->tokens_per_s =
@@ -222,13 +220,16 @@ static enum b2_status train(struct distill *d, struct b2_err *err)
 
 static enum b2_status check_params(const struct distill_params *p, struct b2_err *err)
 {
+    enum b2_status rc;
+
     if (p->steps < 1 || p->batch < 1 || p->micro < 1 || p->ctx < 2 || p->eval_every < 1)
         return err_set(err, B2_EARG, "steps, batch, ctx: below 1");
     if (p->dry_run)
         return B2_OK;
     if (file_same(p->output, p->teacher))
         return err_set(err, B2_EARG, "%s: is the teacher", p->output);
-    return file_check_output(p->output, p->student, p->force, err);
+    rc = file_check_output(p->output, p->student, p->force, err);
+    return rc ? rc : file_check_folder(p->output, err);
 }
 
 static enum b2_status open_models(struct distill *d, struct b2_err *err)
@@ -247,7 +248,7 @@ static enum b2_status open_models(struct distill *d, struct b2_err *err)
                      "%s: the student is split over several files; join them with "
                      "`bonsai2 export`",
                      d->p->student);
-    return rc;
+    return rc ? rc : netmodel_check_pair(d->sm, d->tm, err);
 }
 
 static void describe_loss(struct distill *d)
@@ -265,11 +266,9 @@ static void describe_loss(struct distill *d)
 static enum b2_status make_plan(struct distill *d, struct b2_err *err)
 {
     struct netmodel_how how = distill_how(d);
-    enum b2_status rc = netmodel_check_pair(d->sm, d->tm, err);
 
     how.teacher = NULL;
-    if (!rc)
-        rc = netmodel_new(&d->t, d->tm, &how, err);
+    enum b2_status rc = netmodel_new(&d->t, d->tm, &how, err);
     if (rc)
         return rc;
     describe_loss(d);

@@ -146,6 +146,8 @@ struct distill_report {
     double seconds, tokens_per_s, rate_share;
     uint64_t plan_bytes; /* of memory, beside mapped_bytes of both models */
     uint64_t mapped_bytes, disk_bytes; /* disk: latents that do not fit; 0: all do */
+    uint64_t
+        checkpoint_bytes;     /* on the disk, twice while one takes the other's place */
     uint64_t step_disk_bytes; /* of that, read and written by a step, at most */
     int64_t n_layers, resident_layers; /* whose latents stay in memory */
     double flops, bytes_per_s;         /* of a dry run's trial; 0: none */

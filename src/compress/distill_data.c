@@ -157,11 +157,15 @@ static void take_share(struct distill *d, int source, int64_t held, int64_t n)
 
 static enum b2_status no_text(const struct distill *d, struct b2_err *err)
 {
+    int64_t tokens = 0;
+
+    for (int i = 0; i < d->train.n_sources; i++)
+        tokens += d->train.source[i].tokens;
     return err_set(
         err, B2_EARG,
-        "the texts have too few tokens to train on and to score sequences of "
+        "the texts have %lld tokens, too few to train on and to score sequences of "
         "%lld: give longer texts or a smaller --ctx",
-        (long long)d->p->ctx);
+        (long long)tokens, (long long)d->p->ctx);
 }
 
 /* Shares are of tokens. What sources without a whole block should have given, the others

@@ -46,6 +46,16 @@ void distill_pass(struct distill *d, struct head_sums *sums, int64_t n_seqs,
     }
 }
 
+enum b2_status distill_interrupted(const struct distill *d, struct b2_err *err)
+{
+    const int64_t n = d->st.n_points; /* evaluations that were saved */
+
+    return n == 0 ? err_set(err, B2_ECANCEL, "interrupted before the first step")
+                  : err_set(err, B2_ECANCEL,
+                            "interrupted; the same command goes on from step %lld",
+                            (long long)d->r->curve[n - 1].step);
+}
+
 static enum b2_status evaluate(struct distill *d, double *kl, struct b2_err *err)
 {
     const int64_t ctx = d->p->ctx;
@@ -59,7 +69,7 @@ static enum b2_status evaluate(struct distill *d, double *kl, struct b2_err *err
         for (int64_t k = 0; k < d->r->region[i].seqs; k += d->p->micro) {
             int64_t n = min_i64(d->p->micro, d->r->region[i].seqs - k);
             if (distill_stopped(d))
-                return err_set(err, B2_ECANCEL, "interrupted");
+                return distill_interrupted(d, err);
             for (int64_t q = 0; q < n; q++) {
                 const int32_t *held = d->held + 2 * (at + k + q) * ctx;
                 memcpy(d->ids + q * ctx, held, bytes);

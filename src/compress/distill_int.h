@@ -90,8 +90,8 @@ enum b2_status distill_load(struct distill *d, struct b2_err *err) NODISCARD;
 enum b2_status distill_write(struct distill *d, struct b2_err *err) NODISCARD;
 /* The trained numbers as they are now into d->best. */
 void distill_keep(struct distill *d);
-/* Lets go of the best state's memory, if it lies in the space. */
-void distill_rest_best(const struct distill *d);
+/* Lets go of the memory of the best state's first n_bytes, if it lies in the space. */
+void distill_rest_best(const struct distill *d, uint64_t n_bytes);
 
 /* distill_gemm.c */
 enum b2_status distill_open_gemm(struct distill *d, struct b2_err *err) NODISCARD;
@@ -110,6 +110,9 @@ enum b2_status distill_estimate(struct distill *d, struct b2_err *err) NODISCARD
 
 /* distill_eval.c */
 bool distill_stopped(const struct distill *d);
+/* B2_ECANCEL, and from where the same command goes on. */
+enum b2_status distill_interrupted(const struct distill *d,
+                                   struct b2_err *err) NODISCARD;
 /* Both models over the sequences in d->ids. dh set: gradients are added up. */
 void distill_pass(struct distill *d, struct head_sums *sums, int64_t n_seqs,
                   real weight, real *dh);

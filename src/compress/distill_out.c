@@ -21,10 +21,10 @@ static uint8_t *packed_at(const struct distill *d, int64_t i)
 }
 
 /* Norms are few: they stay where they are. */
-void distill_rest_best(const struct distill *d)
+void distill_rest_best(const struct distill *d, uint64_t n_bytes)
 {
     if (d->space)
-        file_space_drop(d->space, d->best, d->best_bytes);
+        file_space_drop(d->space, d->best, n_bytes);
 }
 
 void distill_keep(struct distill *d)
@@ -36,8 +36,8 @@ void distill_keep(struct distill *d)
             latent_pack(&d->s.latent[i], &d->env, packed_at(d, i),
                         d->s.w[i % N_LINEARS]);
             netmodel_rest(&d->s, i);
+            distill_rest_best(d, (uint64_t)(packed_at(d, i + 1) - d->best));
         }
-    distill_rest_best(d);
     netmodel_moved(&d->s); /* its weights were scratch */
     if (d->s.norms.n > 0)
         memcpy(packed_at(d, n), d->s.norms.p, (size_t)d->s.norms.n * sizeof(float));
@@ -81,6 +81,7 @@ static int64_t find_patches(struct patch *p)
             p->type[i] = d->s.latent[item].type;
             changed += latent_changed(
                 &d->s.latent[item], modelfile_tensor(d->sm->mf, i)->data, p->bytes[i]);
+            distill_rest_best(d, (uint64_t)(packed_at(d, item + 1) - d->best));
         }
     }
     netmodel_each_norm(&d->s, patch_norm, p);
@@ -127,6 +128,8 @@ static enum b2_status put_tensors(const struct distill *d, struct gguf_out *o,
         const struct tensor *t = modelfile_tensor(mf, i);
         const uint64_t n = p->bytes[i] ? p->n_bytes[i] : t->n_bytes;
         rc = gguf_out_data(o, p->bytes[i] ? p->bytes[i] : t->data, (size_t)n, err);
+        if (p->bytes[i])
+            distill_rest_best(d, d->best_bytes);
     }
     return rc;
 }

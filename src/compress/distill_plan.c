@@ -4,8 +4,9 @@
  * Memory is planned from shapes alone, before anything is allocated. What does not fit
  * goes in this order: first what could be kept of a forward pass is made again; then
  * latents, moments and the best state lie on the disk (base/file_space.h), all layers
- * behind as many as there is room for, and each comes into memory while it is worked on
- * (METHODS.md §7.5). The computation is the same, and so are the bytes that it gives.
+ * behind as many as there is room for, and each matrix's come into memory while it is
+ * worked on (METHODS.md §7.5). The computation is the same, and so are the bytes that it
+ * gives.
  *
  * Time is estimated from the products a step makes and from the passes over latents, at
  * the speeds that one product and one update of AdamW have here and now.
@@ -59,8 +60,13 @@ static uint64_t fixed_bytes(struct distill *d)
     uint64_t bytes = program_bytes + netmodel_bytes(d->sm, &how);
 
     how.teacher = NULL;
-    bytes += netmodel_bytes(d->tm, &how);
-    bytes += net_work_bytes(&d->t.net, &d->t.layer, &max, threads_of(d), NET_FORWARD);
+    /* before a file of its distributions is there, the student's passes have not begun,
+     * and theirs is the larger part */
+    if (!p->teacher_cache) {
+        bytes += netmodel_bytes(d->tm, &how);
+        bytes +=
+            net_work_bytes(&d->t.net, &d->t.layer, &max, threads_of(d), NET_FORWARD);
+    }
     bytes += net_work_bytes(&d->t.net, &d->t.layer, &max, threads_of(d), d->keep);
     bytes += d->dnn ? dnn_bytes(threads_of(d)) : 0;
     bytes += (uint64_t)head_scratch(&d->loss, threads_of(d)) * sizeof(real);
@@ -69,19 +75,28 @@ static uint64_t fixed_bytes(struct distill *d)
     return bytes;
 }
 
-/* How many layers' latents find room beside the rest; the others need it one by one. */
-static int64_t fit_layers(const uint64_t *latents, int64_t n, uint64_t room)
+/* The largest matrix's latents of the layers from `first` on. */
+static uint64_t largest_from(const struct netmodel_share *share, int64_t first,
+                             int64_t n)
+{
+    uint64_t largest = 0;
+
+    for (int64_t i = first; i < n; i++)
+        largest = share[i].largest > largest ? share[i].largest : largest;
+    return largest;
+}
+
+/* How many layers' latents find room beside the rest; of the others one matrix at a time
+ * needs it. */
+static int64_t fit_layers(const struct netmodel_share *share, int64_t n, uint64_t room)
 {
     uint64_t used = 0;
     int64_t fits = -1;
 
     for (int64_t r = 0; r < n && used <= room; r++) {
-        uint64_t largest = 0;
-        for (int64_t i = r; i < n; i++)
-            largest = latents[i] > largest ? latents[i] : largest;
-        if (used + largest <= room)
+        if (used + largest_from(share, r, n) <= room)
             fits = r;
-        used += latents[r];
+        used += share[r].latents;
     }
     return used <= room ? n : fits;
 }
@@ -98,53 +113,54 @@ static uint64_t step_traffic(const struct distill *d, uint64_t bytes)
     return bytes / 4 * quarters;
 }
 
-static void use_disk(struct distill *d, const uint64_t *latents, uint64_t room)
+static void use_disk(struct distill *d, const struct netmodel_share *share,
+                     uint64_t room)
 {
     struct distill_report *r = d->r;
     const uint64_t fixed = fixed_bytes(d);
     const int64_t n = d->t.net.n_layers;
-    int64_t fits = room > fixed ? fit_layers(latents, n, room - fixed) : -1;
-    uint64_t largest = 0;
+    int64_t fits = room > fixed ? fit_layers(share, n, room - fixed) : -1;
 
     r->step_disk_bytes = 0;
     r->resident_layers = fits < 0 ? 0 : fits;
-    r->plan_bytes = fixed;
+    r->plan_bytes = fixed + largest_from(share, r->resident_layers, n);
     r->disk_bytes = file_space_piece(d->best_bytes);
     for (int64_t i = 0; i < n; i++) {
         if (i < r->resident_layers) {
-            r->plan_bytes += latents[i];
+            r->plan_bytes += share[i].latents;
         } else {
-            largest = latents[i] > largest ? latents[i] : largest;
             /* each matrix begins a page */
-            r->disk_bytes += latents[i] + N_LINEARS * file_space_piece(1);
-            r->step_disk_bytes += step_traffic(d, latents[i]);
+            r->disk_bytes += share[i].latents + N_LINEARS * file_space_piece(1);
+            r->step_disk_bytes += step_traffic(d, share[i].latents);
         }
     }
-    r->plan_bytes += largest;
 }
 
-/* Latents of each layer, and sums over all. */
-static enum b2_status add_shares(struct distill *d, uint64_t **latents, uint64_t *sum,
-                                 struct b2_err *err)
+/* What each layer takes, and sums over all. */
+static enum b2_status add_shares(struct distill *d, struct netmodel_share **share,
+                                 uint64_t *sum, struct b2_err *err)
 {
     const struct netmodel_how how = distill_how(d);
     const int64_t n = d->t.net.n_layers;
 
-    *latents = mem_calloc((size_t)n, sizeof **latents);
-    if (!*latents)
+    *share = mem_calloc((size_t)n, sizeof **share);
+    if (!*share)
         return err_set(err, B2_ENOMEM, "out of memory");
     d->best_bytes = (uint64_t)netmodel_norm_values(d->sm) * sizeof(float);
+    d->r->checkpoint_bytes = 3 * d->best_bytes; /* of norms, as of latents */
     for (int64_t i = 0; i < n; i++) {
         const struct netmodel_share s = netmodel_share(d->sm, &how, i);
-        (*latents)[i] = s.latents;
+        (*share)[i] = s;
         *sum += s.latents;
         d->best_bytes += s.packed;
+        d->r->checkpoint_bytes += s.saved;
         d->r->n_latents += s.n_latents;
         d->r->n_trained += s.n_values;
     }
+    d->r->checkpoint_bytes += d->best_bytes;
     if (d->r->n_latents > 0)
         return B2_OK;
-    mem_free(*latents);
+    mem_free(*share);
     return err_set(
         err, B2_EUNSUP,
         "%s: no ternary matrix that could be trained; make one with `bonsai2 "
@@ -154,7 +170,7 @@ static enum b2_status add_shares(struct distill *d, uint64_t **latents, uint64_t
 
 /* --mem-limit is what may be taken. Without it, half of what is free for what only saves
  * time, nine tenths before anything lies on the disk. */
-static void settle(struct distill *d, const uint64_t *latents, uint64_t sum)
+static void settle(struct distill *d, const struct netmodel_share *share, uint64_t sum)
 {
     const uint64_t limit = d->p->mem_limit, free_now = memory_available(NULL, 0);
     const uint64_t room = limit ? limit : free_now ? free_now / 10 * 9 : UINT64_MAX;
@@ -168,30 +184,74 @@ static void settle(struct distill *d, const uint64_t *latents, uint64_t sum)
         r->plan_bytes = fixed_bytes(d) + sum + d->best_bytes;
     }
     if (r->plan_bytes > room)
-        use_disk(d, latents, room);
+        use_disk(d, share, room);
+}
+
+/* Before hours of work: a checkpoint that is replaced stays until the new one is whole. */
+static enum b2_status check_room(const struct distill *d, struct b2_err *err)
+{
+    const struct distill_report *r = d->r;
+    uint64_t n_free = 0, there = 0;
+    struct str s = {0};
+
+    str_printf(&s, "%s.b2distill", d->p->output);
+    if (str_ok(&s) && file_exists(s.data) && file_size(&there, s.data, NULL))
+        there = 0;
+    enum b2_status rc = file_disk_free(&n_free, d->p->output, err);
+    const uint64_t need =
+        r->disk_bytes + 2 * r->checkpoint_bytes + modelfile_bytes(d->sm->mf);
+    if (!rc && n_free + there < need) {
+        str_clear(&s);
+        str_put_bytes(&s, n_free + there);
+        str_put(&s, " are free, and checkpoints and the output take ");
+        str_put_bytes(&s, need);
+        rc = err_set(err, B2_EIO, "%s: on its disk %s; make room and run again",
+                     d->p->output, str_ok(&s) ? s.data : "is too little room");
+    }
+    str_free(&s);
+    return rc;
+}
+
+static enum b2_status over_limit(const struct distill *d, struct b2_err *err)
+{
+    const uint64_t need = d->r->plan_bytes;
+    struct str s = {0};
+    enum b2_status rc = B2_ENOMEM;
+
+    str_put(&s, "distillation needs ");
+    str_put_bytes(&s, need);
+    str_put(&s, " beside the models, even with all latents on the disk, ");
+    str_put_bytes(&s, need - d->p->mem_limit);
+    str_put(&s, " more than --mem-limit");
+    if (d->p->micro > 1 || d->p->ctx > 64)
+        str_put(&s, ": a smaller --micro or --ctx needs less");
+    err_set(err, rc, "%s", str_ok(&s) ? s.data : "over --mem-limit");
+    str_free(&s);
+    return rc;
 }
 
 enum b2_status distill_plan(struct distill *d, struct b2_err *err)
 {
     struct distill_report *r = d->r;
-    uint64_t *latents = NULL, sum = 0;
-    enum b2_status rc = add_shares(d, &latents, &sum, err);
+    struct netmodel_share *share = NULL;
+    uint64_t sum = 0;
+    enum b2_status rc = add_shares(d, &share, &sum, err);
 
     if (rc)
         return rc;
-    settle(d, latents, sum);
-    mem_free(latents);
+    settle(d, share, sum);
+    mem_free(share);
     r->n_layers = d->t.net.n_layers;
-    r->mapped_bytes = modelfile_bytes(d->tm->mf) + modelfile_bytes(d->sm->mf);
+    r->mapped_bytes = modelfile_bytes(d->sm->mf);
+    if (!d->p->teacher_cache) /* else it is read at the beginning alone */
+        r->mapped_bytes += modelfile_bytes(d->tm->mf);
     if (d->p->mem_limit > 0 && r->plan_bytes > d->p->mem_limit)
-        return err_set(err, B2_ENOMEM,
-                       "distillation needs %llu bytes even with all latents on the "
-                       "disk, %llu more "
-                       "than --mem-limit: a smaller --micro or --ctx needs less",
-                       (unsigned long long)r->plan_bytes,
-                       (unsigned long long)(r->plan_bytes - d->p->mem_limit));
-    if (r->disk_bytes == 0 || d->p->dry_run)
+        return over_limit(d, err);
+    if (d->p->dry_run)
         return B2_OK;
+    rc = check_room(d, err);
+    if (rc || r->disk_bytes == 0)
+        return rc;
     log_line(
         d->p->log, LOG_INFO,
         "latents of %lld of %lld layers stay in memory, those of the others lie on "

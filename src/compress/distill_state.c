@@ -67,6 +67,16 @@ static void moved_param(struct distill *d, const struct param *p, void *ctx)
     moved(ctx, p);
 }
 
+/* In pieces, so that it need not lie in memory as a whole. */
+static void best_state(struct walk *w, const struct distill *d)
+{
+    for (uint64_t at = 0; at < d->best_bytes && !w->rc; at += DROP_BYTES) {
+        const uint64_t left = d->best_bytes - at;
+        bytes(w, d->best + at, left < DROP_BYTES ? left : DROP_BYTES);
+        distill_rest_best(d, at + (left < DROP_BYTES ? left : DROP_BYTES));
+    }
+}
+
 /* All that follows the recipe. The curve's place grows before it is read. */
 static void body(struct walk *w, struct distill *d)
 {
@@ -84,8 +94,7 @@ static void body(struct walk *w, struct distill *d)
         d->r->curve = more;
     }
     bytes(w, d->r->curve, (uint64_t)d->st.n_points * sizeof *d->r->curve);
-    bytes(w, d->best, d->best_bytes);
-    distill_rest_best(d);
+    best_state(w, d);
     distill_each(d, moved_param, w);
 }
 
@@ -110,7 +119,6 @@ enum b2_status distill_save(struct distill *d, struct b2_err *err)
         w.rc = file_out_write(w.out, hex, HASH_HEX - 1, err);
     if (w.rc) {
         file_out_abort(w.out);
-        err_wrap(err, "%s", d->state_path);
         return w.rc;
     }
     return file_out_commit(w.out, err);

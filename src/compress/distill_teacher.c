@@ -280,7 +280,7 @@ enum b2_status distill_teacher_check(const struct distill_params *p, struct b2_e
             err, B2_EARG,
             "--teacher-cache holds the teacher's distribution alone: not with "
             "--hidden, nor with a --temperature other than 1");
-    return B2_OK;
+    return p->teacher_cache ? file_check_folder(p->teacher_cache, err) : B2_OK;
 }
 
 enum b2_status distill_teacher_open(struct distill *d, struct b2_err *err)
@@ -298,7 +298,12 @@ enum b2_status distill_teacher_open(struct distill *d, struct b2_err *err)
     c->at = mem_calloc((size_t)d->p->micro, sizeof *c->at);
     enum b2_status rc =
         c->at ? make_list(c, d, err) : err_set(err, B2_ENOMEM, "out of memory");
-    return rc ? rc : open_cache(d, err);
+    if (!rc)
+        rc = open_cache(d, err);
+    net_work_free(d->tw); /* from here on the file speaks for it */
+    d->tw = NULL;
+    netmodel_end_passes(&d->t);
+    return rc;
 }
 
 void distill_teacher_close(struct distill *d)

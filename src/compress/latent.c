@@ -108,6 +108,18 @@ uint64_t latent_bytes(const struct weight *student, const struct latent_how *how
     return (uint64_t)sum_parts(c, list_parts(c, &l)) * sizeof(float);
 }
 
+uint64_t latent_saved_bytes(const struct weight *student, const struct latent_how *how)
+{
+    struct latent l;
+
+    set_sizes(&l, student, how);
+    const bool moves = l.kind == LATENT_ALL || l.kind == LATENT_FREE;
+    const int64_t n = (moves ? l.rows * l.stored : 0) +
+                      (l.kind == LATENT_FREE ? 0 : l.rows * l.groups) +
+                      l.lora.rank * (l.cols + l.rows);
+    return 3 * (uint64_t)n * sizeof(float);
+}
+
 static enum b2_status check_kind(struct latent *l, const struct weight *w,
                                  struct b2_err *err)
 {

@@ -65,6 +65,8 @@ struct latent_how {
 };
 
 uint64_t latent_bytes(const struct weight *student, const struct latent_how *how);
+/* Of these, what is trained and its moments: a checkpoint's part. */
+uint64_t latent_saved_bytes(const struct weight *student, const struct latent_how *how);
 
 /* B2_EUNSUP: a type or a rotation that is not trained, rows that the type of a free
  * weight does not divide. B2_EFORMAT: codes that no encoder writes. B2_ENOMEM. */

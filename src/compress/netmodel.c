@@ -184,6 +184,15 @@ static void take_grad(void *ctx, int64_t i)
         n->look.fn(n->look.ctx, i, &n->layer, n->dw);
 }
 
+void netmodel_end_passes(struct netmodel *n)
+{
+    mem_free(n->weights);
+    mem_free(n->turns);
+    n->weights = NULL;
+    n->turns = NULL;
+    n->current = -1;
+}
+
 void netmodel_moved(struct netmodel *n)
 {
     n->current = -1;
@@ -308,8 +317,11 @@ struct netmodel_share netmodel_share(const struct model *m,
         const struct weight *w = netmodel_weight(m, layer, k);
         if (!kind_of(&kind, m, how, layer, k))
             continue;
-        out.latents += latent_bytes(w, &kind);
+        const uint64_t bytes = latent_bytes(w, &kind);
+        out.latents += bytes;
+        out.largest = bytes > out.largest ? bytes : out.largest;
         out.packed += latent_packed_size(w, &kind);
+        out.saved += latent_saved_bytes(w, &kind);
         out.n_values += w->rows * w->cols;
         out.n_latents++;
     }

@@ -67,6 +67,8 @@ uint64_t netmodel_bytes(const struct model *m, const struct netmodel_how *how);
 /* What training takes of a layer. */
 struct netmodel_share {
     uint64_t latents, packed;    /* bytes; packed: as a file holds them */
+    uint64_t largest;            /* of latents, those of one matrix */
+    uint64_t saved;              /* of latents, what a checkpoint holds */
     int64_t n_latents, n_values; /* matrices, weights that are trained */
 };
 struct netmodel_share netmodel_share(const struct model *m,
@@ -94,6 +96,9 @@ void netmodel_embed(const struct netmodel *n, float *x, const int32_t *ids,
 struct head netmodel_head(const struct netmodel *n);
 /* Whether both heads are the same bytes. */
 bool netmodel_same_head(const struct model *a, const struct model *b);
+
+/* Lets go of what a frozen net needs to run: only its shapes and its head stay. */
+void netmodel_end_passes(struct netmodel *n);
 
 /* To be called when trained numbers have changed. */
 void netmodel_moved(struct netmodel *n);

@@ -169,6 +169,8 @@ static enum b2_status start(struct prune *k, struct b2_err *err)
     if (!rc)
         rc = model_open(&k->m, k->p->source, &mp, err);
     if (!rc)
+        rc = walk_check(k->m, err);
+    if (!rc)
         rc = modelfile_sha256(k->m->mf, k->sha256, err);
     if (!rc)
         rc = read_calibration(k, err);

@@ -90,14 +90,14 @@ uint64_t walk_bytes(const struct model *m, int64_t ctx, int threads)
     return (uint64_t)threads * ((uint64_t)(ctx * widest) * 32 + kv);
 }
 
-static enum b2_status check_model(const struct model *m, struct b2_err *err)
+enum b2_status walk_check(const struct model *m, struct b2_err *err)
 {
     const struct arch *a = m->hp.arch;
 
     if (a->delta || a->attn_gate || a->fused)
         return err_set(err, B2_EUNSUP,
-                       "%s: a `%s` cannot be taken apart layer by layer yet (llama, "
-                       "deci, qwen2, qwen3, gemma3, bitnet-b1.58 can)",
+                       "%s: models of architecture `%s` cannot be analysed or pruned "
+                       "yet (llama, deci, qwen2, qwen3, gemma3, bitnet-b1.58 can)",
                        modelfile_path(m->mf), a->name);
     if (m->head.rot)
         return err_set(err, B2_EUNSUP,
@@ -121,7 +121,7 @@ enum b2_status walk_new(struct walk **out, const struct walk_params *p,
 {
     struct backend_config cfg = {.cpu = cpu_features(), .exact = true};
     const struct cache_params cache = cache_of(p->ctx);
-    enum b2_status rc = check_model(p->m, err);
+    enum b2_status rc = walk_check(p->m, err);
     struct walk *w = rc ? NULL : mem_calloc(1, sizeof *w);
 
     if (rc)

@@ -52,7 +52,11 @@ struct walk_pass {
 uint64_t walk_bytes(const struct model *m, int64_t ctx, int threads);
 uint64_t walk_weights_bytes(const struct model *m);
 
-/* B2_EUNSUP: an architecture or a rotated source that cannot be walked through; B2_ENOMEM. */
+/* B2_EUNSUP: an architecture, or a rotated or padded source, that cannot be walked
+ * through. */
+enum b2_status walk_check(const struct model *m, struct b2_err *err) NODISCARD;
+
+/* Errors of walk_check(), B2_ENOMEM. */
 enum b2_status walk_new(struct walk **out, const struct walk_params *p,
                         struct b2_err *err) NODISCARD;
 void walk_free(struct walk *w); /* NULL is fine */

@@ -9,15 +9,17 @@
 #include <math.h>
 
 /* A size for programs that show the file alone; the chart is in per cent of the width. */
-enum { WIDTH = 760, KEY_HIGH = 26, KEY_STEP = 130 };
+enum { WIDTH = 760, TITLE_HIGH = 30, KEY_HIGH = 30, KEY_STEP = 130 };
 
 static const char style[] =
     "<style>svg{font:13px "
-    "system-ui,sans-serif;--ink:#1c2430;--dim:#5b6675;--line:#d9dee5;"
+    "system-ui,sans-serif;--paper:#fff;--ink:#1c2430;--dim:#5b6675;--line:#d9dee5;"
     "--c0:#1f6fb2;--c1:#c2571a;--c2:#2e8540;--c3:#8a3ea8;--c4:#9a7b00;--c5:#b3261e}"
-    "@media(prefers-color-scheme:dark){svg{--ink:#e6eaf0;--dim:#9aa6b5;--line:#39424e;"
+    "@media(prefers-color-scheme:dark){svg{--paper:#14181f;--ink:#e6eaf0;--dim:#9aa6b5;"
+    "--line:#39424e;"
     "--c0:#6db3f2;--c1:#f0965a;--c2:#6cc57c;--c3:#c58be0;--c4:#d8bd4a;--c5:#f28b82}}"
-    "text{fill:var(--ink)}.dim{fill:var(--dim);font-size:12px}.grid{stroke:var(--line)}"
+    ".paper{fill:var(--paper)}text{fill:var(--ink)}.title{font-weight:600}"
+    ".dim{fill:var(--dim);font-size:12px}.grid{stroke:var(--line)}"
     ".f0{fill:var(--c0)}.f1{fill:var(--c1)}.f2{fill:var(--c2)}.f3{fill:var(--c3)}"
     ".f4{fill:var(--c4)}.f5{fill:var(--c5)}.s0{stroke:var(--c0)}.s1{stroke:var(--c1)}"
     ".s2{stroke:var(--c2)}.s3{stroke:var(--c3)}.s4{stroke:var(--c4)}.s5{stroke:var(--"
@@ -89,11 +91,15 @@ void curve_svg(struct str *out, const struct curve *c)
     const int n = collect(c, p, &plot);
     str_printf(
         out, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\">\n",
-        WIDTH, PAGE_PLOT_HIGH + KEY_HIGH);
+        WIDTH, TITLE_HIGH + PAGE_PLOT_HIGH + KEY_HIGH);
     str_put(out, style);
+    str_put(out, "<rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n"
+                 "<text class=\"title\" x=\"4\" y=\"20\">");
+    page_text(out, c->title);
+    str_printf(out, "</text>\n<g transform=\"translate(0,%d)\">\n", TITLE_HIGH);
     page_points(out, &plot, p, n);
     put_key(out, c, PAGE_PLOT_HIGH + KEY_HIGH / 2);
-    str_put(out, "</svg>\n");
+    str_put(out, "</g>\n</svg>\n");
     mem_free(p);
 }
 

@@ -141,7 +141,7 @@ static void put_axes(struct str *out, const struct page_plot *q)
     str_printf(out, "<text class=\"dim\" x=\"54%%\" y=\"%d\" text-anchor=\"middle\">",
                PAGE_PLOT_HIGH - 8);
     page_text(out, q->x_name);
-    str_put(out, "</text><text class=\"dim\" x=\"0\" y=\"8\">");
+    str_put(out, "</text><text class=\"dim\" x=\"4\" y=\"12\">");
     page_text(out, q->y_name);
     str_put(out, "</text>\n");
 }

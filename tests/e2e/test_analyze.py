@@ -234,6 +234,18 @@ def rounds_and_rules(tmp):
         run(*args, *more, code=2)
 
 
+def refused(tmp):
+    """Models that cannot be taken apart: said by name, before any work, nothing left."""
+    for arch in "qwen35", "phi3":
+        folder, out = os.path.join(GOLDEN, "arch", arch), os.path.join(tmp, "no.out")
+        for more in ["analyze"], ["analyze", "--quick"], ["prune", "--ffn", "0.2"]:
+            said = run(more[0], folder, *CALIB, "-o", out, *more[1:], code=1)
+            if "architecture `%s` cannot be" % arch not in said or "gemma3" not in said:
+                sys.exit("%s of %s: %s" % (more, arch, said))
+            if any(f.startswith("no.out") for f in os.listdir(tmp)):
+                sys.exit("%s of %s left something" % (more, arch))
+
+
 def main():
     with tempfile.TemporaryDirectory() as tmp:
         statistics(tmp)
@@ -242,6 +254,7 @@ def main():
         prune(tmp)
         dead_only(tmp)
         rounds_and_rules(tmp)
+        refused(tmp)
 
 
 main()

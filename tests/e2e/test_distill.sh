@@ -89,9 +89,27 @@ done
 run "${args[@]}" --free 'blk.77.*' -o "$dir/x.gguf" && fail "--free of nothing was taken"
 grep -q 'names are like' "$dir/err" || fail "--free: $(cat "$dir/err")"
 
+# What cannot be written is said before the work, and nothing is left of it.
+for way in "--report $dir/none/r.json" "--curve $dir/none/c.svg" "--report $dir/x.gguf" \
+    "--teacher-cache $dir/none/cache" "-o $dir/none/x.gguf"; do
+    read -ra words <<<"$way"
+    run "${args[@]}" -o "$dir/x.gguf" "${words[@]}" && fail "$way was taken"
+    grep -q "none\|is the output" "$dir/err" || fail "$way: $(cat "$dir/err")"
+    [ -z "$(ls "$dir" | grep '^x.gguf')" ] || fail "$way left $(ls "$dir")"
+done
+
 run "${args[@]}" --dry-run --json || fail "dry run"
 plan=$(sed -n 's/.*"plan_bytes":[^0-9]*\([0-9]*\).*/\1/p' "$dir/out")
 [ "${plan:-0}" -gt 1000000 ] || fail "dry run: no plan"
+saved=$(sed -n 's/.*"checkpoint_bytes":[^0-9]*\([0-9]*\).*/\1/p' "$dir/out")
+"$bin" distill "${args[@]}" --steps 100000 -o "$dir/s.gguf" >"$dir/out" 2>"$dir/err" &
+pid=$!
+while kill -0 $pid 2>/dev/null && ! [ -e "$dir/s.gguf.b2distill" ]; do sleep 0.01; done
+kill -9 $pid 2>/dev/null
+wait $pid 2>/dev/null
+bytes=$(stat -c %s "$dir/s.gguf.b2distill")
+[ "$saved" -le "$bytes" ] && [ $((bytes - saved)) -lt 8192 ] ||
+    fail "a checkpoint of $saved bytes was announced, it has $bytes"
 run "${args[@]}" --dry-run --mem-limit 1MB && fail "a plan above the limit was taken"
 grep -q "more than --mem-limit" "$dir/err" || fail "--mem-limit: $(cat "$dir/err")"
 run --teacher "$dir/teacher.gguf" --student "$dir/student.gguf" -o "$dir/x.gguf"

@@ -42,14 +42,18 @@ static void test_terminal(void **state)
     (void)state;
     assert_non_null(f);
     struct progress p = progress_start(f, true, "load", NULL, 4);
+    bool open = false;
+    p.open = &open;
     p.last_s -= 1.0;
     progress_update(&p, 0, 0.0); /* nothing done yet: no time left to tell from */
     assert_true(printed(f, text, sizeof text, "\r\033[Kload   0%  0 s, 0 s left"));
     assert_false(printed(f, text, sizeof text, "\n"));
+    assert_true(open);
     progress_update(&p, 1, 0.0); /* too soon */
     assert_false(printed(f, text, sizeof text, "25%"));
     progress_update(&p, 5, 0.0); /* more than all is all */
     assert_true(printed(f, text, sizeof text, "\r\033[Kload 100%  0 s\n"));
+    assert_false(open);
     fclose(f);
 }
 
