@@ -10,7 +10,10 @@
 #include <assert.h>
 #include <string.h>
 
-enum { TOKENS_CHUNK = 4 };
+enum {
+    TOKENS_CHUNK = 4,
+    FEW_TOKENS = 16
+}; /* of a piece; up to so many go one by one */
 
 /* Byte offsets of the parts of one allocation; total is its size. */
 struct act_layout {
@@ -228,7 +231,8 @@ static struct act_form *make_form(struct backend *be, struct act *a,
         f->q.n = q_width;
     }
     if (j.make_x || j.make_q)
-        cpu_run(be, form_part, &j, a->n_tokens, TOKENS_CHUNK);
+        cpu_run(be, form_part, &j, a->n_tokens,
+                a->n_tokens <= FEW_TOKENS ? 1 : TOKENS_CHUNK);
     f->have_x = true;
     f->have_q = f->have_q || want_q;
     return f;

@@ -210,10 +210,10 @@ static bool fits(const struct backend *be, struct forms_used *u, const struct we
 
 static int64_t tile_rows(const struct weight *w, int64_t n_tokens)
 {
-    if (n_tokens > 1 && w->rows < TALL)
-        return TILE_ROWS_MAT;
+    if (n_tokens > FEW_TOKENS)
+        return w->rows < TALL ? TILE_ROWS_MAT : TILE_ROWS_TALL;
     if (n_tokens > 1)
-        return n_tokens > FEW_TOKENS ? TILE_ROWS_TALL : TILE_ROWS_FEW;
+        return w->rows < TALL ? TILE_ROWS_TALL : TILE_ROWS_FEW;
     if (!w->sets)
         return TILE_ROWS_VEC;
     int64_t bytes = (int64_t)kset_bytes((enum kset_form)w->form, kernel_block(w->type),

@@ -268,12 +268,33 @@ static ALWAYS_INLINE __m512i two_pairs(__m512i a, __m512i b)
 
 /* ---- tiles ---- */
 
-/* n groups of a token out of planes of n dwords each; tokens are n_t places apart. */
-static ALWAYS_INLINE void lay_planes(struct brings *a, int n_t, const int8_t *p, int n)
+/* Eight groups of a token out of planes of eight dwords each; tokens are n_t places apart. */
+static ALWAYS_INLINE void lay_planes(struct brings *a, int n_t, const int8_t *p)
 {
-    for (int g = 0; g < n; g++, a += n_t)
+    __m256i v[QUADS], w[QUADS];
+
+    for (int l = 0; l < QUADS; l++)
+        v[l] = load256(p + 32 * l);
+    for (int l = 0; l < 2; l++) {
+        w[2 * l] = _mm256_unpacklo_epi32(v[2 * l], v[2 * l + 1]);
+        w[2 * l + 1] = _mm256_unpackhi_epi32(v[2 * l], v[2 * l + 1]);
+    }
+    for (int l = 0; l < 2; l++) {
+        v[2 * l] = _mm256_unpacklo_epi64(w[l], w[l + 2]);
+        v[2 * l + 1] = _mm256_unpackhi_epi64(w[l], w[l + 2]);
+    }
+    for (int l = 0; l < QUADS; l++) {
+        store128(a[l * n_t].q, _mm256_castsi256_si128(v[l]));
+        store128(a[(l + 4) * n_t].q, _mm256_extracti128_si256(v[l], 1));
+    }
+}
+
+/* Four groups, half a unit at the end of a row. */
+static ALWAYS_INLINE void lay_half_planes(struct brings *a, int n_t, const int8_t *p)
+{
+    for (int g = 0; g < 4; g++, a += n_t)
         for (int l = 0; l < QUADS; l++)
-            memcpy(&a->q[l], p + 4 * (l * n + g), sizeof a->q[l]);
+            memcpy(&a->q[l], p + 4 * (4 * l + g), sizeof a->q[l]);
 }
 
 /* What token t brings to the stretch, to a and lows, where n_t tokens lie side by side. */
@@ -292,9 +313,9 @@ static void lay_token(struct lines *m, enum line_order order, struct brings *a,
         for (; g < n_g; g++)
             memcpy(a[g * n_t].q, p + (ptrdiff_t)g * KQ_GROUP, KQ_GROUP);
     for (; g + 8 <= n_g; g += 8) /* units of 128 columns */
-        lay_planes(a + g * n_t, n_t, p + (ptrdiff_t)g * KQ_GROUP, 8);
-    if (g < n_g) /* half a unit at the end of a row */
-        lay_planes(a + g * n_t, n_t, p + (ptrdiff_t)g * KQ_GROUP, n_g - g);
+        lay_planes(a + g * n_t, n_t, p + (ptrdiff_t)g * KQ_GROUP);
+    if (g < n_g)
+        lay_half_planes(a + g * n_t, n_t, p + (ptrdiff_t)g * KQ_GROUP);
     for (g = 0; g < n_g; g++)
         a[g * n_t].e = e[(ptrdiff_t)g * KQ_GROUP / 2];
     for (g = 0; g < n_g; g += block, lows += n_t)
