@@ -1,12 +1,12 @@
 """Tokens a second of `distill` against a plain PyTorch loop of the same work, in turn.
 
     bench/distill.py OUT.csv TEACHER STUDENT TEXT [--batch 2] [--ctx 256] [--steps 3]
-                     [--rounds 2] [--threads 2]
+                     [--rounds 2] [--threads 2] [--gemm f32|bf16]
 
 The same work: forward KL over the whole vocabulary against a resident teacher, latents
 behind ternary codes with a scale per group in a block-rotated basis, gradients straight
 through the rounding, AdamW on latents, logarithms of scales and norms, clipping, the whole
-student trained, all F32. PyTorch gets random weights of the same shapes (its speed does
+student trained, all F32 or, with --gemm bf16, products of BF16 (PyTorch: autocast). PyTorch gets random weights of the same shapes (its speed does
 not depend on them), its fused AdamW and attention, and rotates activations, which is less
 work than rotating weights. Each round runs PyTorch and then ours for some steps; the first
 step of each is thrown away. Two rates are written: of the wall clock, and of processor
@@ -30,7 +30,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 PROGRAM = os.environ.get("B2_PROGRAM", os.path.join(HERE, "..", "build", "release", "bonsai2"))
 FIELDS = ["date", "processor", "cpus", "load_before", "student", "batch", "ctx", "steps", "threads",
-          "contender", "rounds", "tokens_per_s", "tokens_per_cpu_s", "ratio", "ratio_cpu", "version"]
+          "gemm", "contender", "rounds", "tokens_per_s", "tokens_per_cpu_s", "ratio", "ratio_cpu", "version"]
 
 
 def processor():
@@ -128,9 +128,11 @@ def torch_main(args):
 
     def step():
         ids = torch.randint(s["vocab"], (args.batch, args.ctx))
-        with torch.no_grad():
-            t = F.log_softmax(F.linear(teacher(embed[ids]), embed), -1)
-        y = F.log_softmax(F.linear(student(embed[ids]), embed), -1)
+        with torch.autocast("cpu", torch.bfloat16, enabled=args.gemm == "bf16"):
+            with torch.no_grad():
+                t = F.linear(teacher(embed[ids]), embed)
+            y = F.linear(student(embed[ids]), embed)
+        t, y = (F.log_softmax(x.float(), -1) for x in (t, y))
         loss = F.kl_div(y.view(-1, s["vocab"]), t.view(-1, s["vocab"]), reduction="batchmean", log_target=True)
         adam.zero_grad()
         loss.backward()
@@ -147,7 +149,7 @@ def torch_main(args):
 
 def run_torch(args, dims):
     words = [sys.executable, __file__, "--torch", "--shapes", json.dumps(dims), "--batch", str(args.batch),
-             "--ctx", str(args.ctx), "--steps", str(args.steps), "--threads", str(args.threads)]
+             "--gemm", args.gemm, "--ctx", str(args.ctx), "--steps", str(args.steps), "--threads", str(args.threads)]
     return json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
 
 
@@ -156,7 +158,8 @@ def distill(args, steps, folder):
     out = subprocess.run(
         [PROGRAM, "distill", "--teacher", args.teacher, "--student", args.student, "--calib", args.text,
          "--batch", str(args.batch), "--ctx", str(args.ctx), "--steps", str(steps), "--eval-every", "1000000",
-         "--held-tokens", str(args.ctx), "--warmup", "1", "--threads", str(args.threads), "--force", "--json",
+         "--held-tokens", str(args.ctx), "--warmup", "1", "--threads", str(args.threads), "--gemm", args.gemm, "--force",
+         "--json",
          "--quiet", "-o", os.path.join(folder, "out.gguf")], check=True, capture_output=True, text=True).stdout
     report = json.loads(out)
     return report["tokens_per_s"], resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
@@ -178,6 +181,7 @@ def main():
     p.add_argument("text", nargs="?")
     for name, value in (("batch", 2), ("ctx", 256), ("steps", 3), ("rounds", 2), ("threads", 2)):
         p.add_argument("--" + name, type=int, default=value)
+    p.add_argument("--gemm", choices=("f32", "bf16"), default="f32")
     args = p.parse_args()
     if args.torch:
         return torch_main(args)
@@ -198,7 +202,7 @@ def main():
             w.writerow(FIELDS)
         for name in ("torch", "bonsai2"):
             w.writerow([datetime.date.today().isoformat(), processor(), os.cpu_count(), "%.2f" % load,
-                        os.path.basename(args.student), args.batch, args.ctx, args.steps, args.threads, name,
+                        os.path.basename(args.student), args.batch, args.ctx, args.steps, args.threads, args.gemm, name,
                         args.rounds, "%.1f" % mid[name]["wall"], "%.1f" % mid[name]["cpu"],
                         "%.2f" % (mid[name]["wall"] / mid["torch"]["wall"]),
                         "%.2f" % (mid[name]["cpu"] / mid["torch"]["cpu"]), version])

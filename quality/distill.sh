@@ -82,7 +82,7 @@ csv.writer(sys.stdout, lineterminator="\n").writerow([
     k["text_sha256"][:16], int(k["exact"]), num("kld_before", "%.4f"), num("kld", "%.4f"),
     num("best_step", "%d"), num("steps", "%d"), num("changed_codes", "%d"),
     num("seconds", "%.0f"), num("tokens_per_s", "%.1f"), num("plan_bytes", "%d"),
-    num("peak_rss_bytes", "%d"), r.get("blas", ""), k["version"]])
+    num("peak_rss_bytes", "%d"), " + ".join(filter(None, [r.get("blas"), r.get("gemm_library")])), k["version"]])
 PY
         tail -n 1 "$csv"
     done

@@ -153,7 +153,7 @@ struct distill_report {
     double flops, bytes_per_s;         /* of a dry run's trial; 0: none */
     char *recipe; /* all that the result depends on, as JSON; NULL of a dry run */
     char blas_core[32];
-    char dnn[48]; /* "oneDNN 2.6.3 avx512_bf16"; "": all products were F32 */
+    char dnn[48]; /* "oneDNN 2.6.3"; "": all products were F32 */
     bool resumed, stopped_early;
 };
 

@@ -124,8 +124,8 @@ static enum b2_status load(struct dnn *d, struct b2_err *err)
         return err_set(err, B2_ENOTFOUND,
                        "%s (the one here has threads of its own, not OpenMP's)",
                        missing);
-    snprintf(d->name, sizeof d->name, "oneDNN %d.%d.%d %s", v->major, v->minor,
-             v->patch, isa() & ISA_AMX ? "amx" : "avx512_bf16");
+    snprintf(d->name, sizeof d->name, "oneDNN %d.%d.%d%s", v->major, v->minor, v->patch,
+             isa() & ISA_AMX ? " amx" : "");
     return B2_OK;
 }
 

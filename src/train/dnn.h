@@ -22,7 +22,7 @@ enum { DNN_BLOCK = 2048 };
 enum b2_status dnn_open(struct dnn **out, unsigned cpu, struct b2_err *err) NODISCARD;
 void dnn_close(struct dnn *d); /* NULL is fine */
 
-/* "oneDNN 2.6.3 avx512_bf16" or "... amx" */
+/* "oneDNN 2.6.3", with " amx" behind it where tiles are used */
 const char *dnn_name(const struct dnn *d);
 
 /* Memory of dnn_open() and of the library's own. */

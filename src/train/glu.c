@@ -5,7 +5,7 @@
 
 #include "train/vec.h"
 
-enum { CHUNK = 4096 };
+enum { CHUNK = 4096, SOME = 1024 };
 
 struct job {
     const struct env *e;
@@ -76,11 +76,32 @@ static inline void backward_some(enum glu_kind kind, const struct job *j, int64_
     }
 }
 
+/* SwiGLU, most of them, with sigmoids of a kernel. */
+static bool backward_silu(const struct job *j, int64_t begin, int64_t end)
+{
+    real s[SOME];
+
+    for (int64_t i = begin; i < end; i += SOME) {
+        const int64_t n = min_i64(SOME, end - i);
+        real *gate = j->gate + i, *up = j->up + i;
+        if (!vec_sigmoid(j->e, s, gate, n))
+            return false;
+        for (int64_t k = 0; k < n; k++) {
+            const real x = gate[k], dy = j->dy[i + k];
+            gate[k] = dy * up[k] * (s[k] + x * s[k] * (1 - s[k]));
+            up[k] = dy * x * s[k];
+        }
+    }
+    return true;
+}
+
 static void backward_part(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const struct job *j = ctx;
 
     (void)thread;
+    if (j->kind == GLU_SILU && backward_silu(j, begin, end))
+        return;
     if (j->kind == GLU_SILU)
         backward_some(GLU_SILU, j, begin, end);
     else if (j->kind == GLU_GELU)
@@ -92,7 +113,7 @@ static void backward_part(void *ctx, int64_t begin, int64_t end, int thread)
 void glu_backward(const struct env *e, enum glu_kind kind, real *gate, real *up,
                   const real *dy, int64_t n)
 {
-    struct job j = {.kind = kind, .gate = gate, .up = up, .dy = dy};
+    struct job j = {.e = e, .kind = kind, .gate = gate, .up = up, .dy = dy};
 
     pool_run(e->pool, backward_part, &j, n, CHUNK);
 }

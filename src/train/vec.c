@@ -45,6 +45,12 @@ bool vec_glu(const struct env *e, enum glu_kind kind, real *y, const real *gate,
     (void)e, (void)kind, (void)y, (void)gate, (void)up, (void)n;
     return false;
 }
+
+bool vec_sigmoid(const struct env *e, real *y, const real *x, int64_t n)
+{
+    (void)e, (void)y, (void)x, (void)n;
+    return false;
+}
 #else
 real vec_softmax(const struct env *e, real *p, int64_t n, real by, real *top)
 {
@@ -72,6 +78,16 @@ bool vec_glu(const struct env *e, enum glu_kind kind, real *y, const real *gate,
         e->k->gelu_mul(y, gate, up, n);
     else
         e->k->relu2_mul(y, gate, up, n);
+    return true;
+}
+
+bool vec_sigmoid(const struct env *e, real *y, const real *x, int64_t n)
+{
+    if (!e->k)
+        return false;
+    for (int64_t i = 0; i < n; i++)
+        y[i] = 1;
+    e->k->sigmoid_mul(y, x, y, n);
     return true;
 }
 #endif

@@ -17,6 +17,9 @@ real vec_softmax(const struct env *e, real *p, int64_t n, real by, real *top);
 bool vec_glu(const struct env *e, enum glu_kind kind, real *y, const real *gate,
              const real *up, int64_t n);
 
+/* y = 1 / (1 + exp(-x)). False: as above. */
+bool vec_sigmoid(const struct env *e, real *y, const real *x, int64_t n);
+
 /* p *= by */
 void vec_scale(const struct env *e, real *p, int64_t n, real by);
 
