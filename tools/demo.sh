@@ -29,7 +29,7 @@ declare -A what=(
     [ternary]='every linear layer ternary, embedding 4 bits'
     [rotated]='the same, rotated before rounding (Hadamard)'
     [repaired]='the same, with error compensation (some minutes)'
-    [taught]='that one, taught by the original (24 small steps)'
+    [taught]='that one, its scales and norms taught (24 steps)'
 )
 declare -A options=(
     [88MB]='--budget 88MB'
@@ -39,7 +39,7 @@ declare -A options=(
     [ternary]='--rule *=ternary --rule token_embd.weight=Q4_0'
     [rotated]='--rule *=ternary --rule token_embd.weight=Q4_0 --rotate auto'
     [repaired]="--rule *=ternary --rule token_embd.weight=Q4_0 --calib $calib --calib-tokens 16384 --avoid $text"
-    [taught]="--calib $calib --held $held --held-tokens 1024 --avoid $text --ctx 256 --batch 2 --steps 24 --eval-every 12"
+    [taught]="--calib $calib --held $held --held-tokens 1024 --avoid $text --train scales --scale-rate 0.003 --norm-rate 0.001 --ctx 256 --batch 1 --steps 24 --eval-every 12"
 )
 
 bold='' plain=''
@@ -152,8 +152,8 @@ cat <<EOF
   this size that does not talk. Error compensation ("repaired", calibrated on other
   chapters of the same novel) keeps what each layer puts out instead of its weights, and
   brings most of it back. Distillation goes on from there: the original's next-word
-  probabilities teach the codes themselves. "taught" saw some minutes' reading and shows the
-  direction; quality/distill.csv has what an hour does.
+  probabilities teach the smaller file. "taught" had a minute of that, enough for scales and
+  norms; an hour teaches the codes too (quality/distill.csv).
 
   The files are in $out/. To go on:
     $bonsai2 run -m $out/4bit.gguf -p "Once upon a time" -n 64
