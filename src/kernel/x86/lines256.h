@@ -11,21 +11,17 @@
 #ifndef KERNEL_X86_LINES256_H
 #define KERNEL_X86_LINES256_H
 
+#include "kernel/x86/brings.h"
 #include "kernel/x86/ternary256.h"
 
 enum {
     HALVES = 2,        /* registers of a line, ROWS each */
     SET_ROWS = 16,     /* HALVES * ROWS */
-    QUADS = 4,         /* lines of a group of KQ_GROUP positions */
     CHUNK_GROUPS = 16, /* whole blocks of every type */
     MAX_GROUPS = 25,   /* that a take function writes at a time: sets256.h */
     TILE_TOKENS = 64,  /* that meet a chunk, or fewer that meet more chunks */
     TILE_SETS = 8,     /* that share what is laid out of the tokens */
 };
-
-/* The form of the activation that a type's lines meet: q by position, or the planes of p,
- * where codes of a byte are neighbouring columns. */
-enum line_order { LINES_BY_POSITION, LINES_BY_PLANE };
 
 struct lines {
     const struct kq_act *x;
@@ -52,8 +48,8 @@ struct line_source {
 typedef void lines_take(struct lines *m, const struct line_source *s, int64_t r);
 
 /* The plane dwords of a unit of `groups` groups, 8 but for the end of a row. */
-static ALWAYS_INLINE void lay_planes(int32_t (*to)[ACT_WORDS], const int8_t *p,
-                                     int groups)
+static ALWAYS_INLINE void lay_unit(int32_t (*to)[ACT_WORDS], const int8_t *p,
+                                   int groups)
 {
     for (int k = 0; k < QUADS; k++)
         for (int i = 0; i < groups; i++)
@@ -61,7 +57,7 @@ static ALWAYS_INLINE void lay_planes(int32_t (*to)[ACT_WORDS], const int8_t *p,
 }
 
 /* What the tile's tokens bring to the chunk at m->g. */
-static void lay_tokens(struct lines *m, enum line_order order)
+static void lay_tile(struct lines *m, enum line_order order)
 {
     const struct kq_act *x = m->x;
 
@@ -74,8 +70,8 @@ static void lay_tokens(struct lines *m, enum line_order order)
             if (order == LINES_BY_POSITION)
                 lay_codes(act[i], p + (ptrdiff_t)i * KQ_GROUP);
             else if (i % 8 == 0)
-                lay_planes(&act[i], p + (ptrdiff_t)i * KQ_GROUP,
-                           m->n_g - i < 8 ? m->n_g - i : 8);
+                lay_unit(&act[i], p + (ptrdiff_t)i * KQ_GROUP,
+                         m->n_g - i < 8 ? m->n_g - i : 8);
             lay_factor(act[i], x->e + at / 2 + i * (KQ_GROUP / 2));
         }
         for (int b = 0; b * m->groups < m->n_g; b++, sum += m->groups)
@@ -173,7 +169,7 @@ static ALWAYS_INLINE void lines_tile(struct lines *m, float *y, int64_t y_step,
         memset(m->acc[i], 0, (size_t)m->n_tokens * sizeof m->acc[i][0]);
     for (int64_t g = 0; g < m->x->n / KQ_GROUP; g += at_a_time * CHUNK_GROUPS) {
         for (int c = 0; chunk_at(m, g, c); c++)
-            lay_tokens(m, order);
+            lay_tile(m, order);
         for (int i = 0; i < n_sets; i++)
             for (int c = 0; chunk_at(m, g, c); c++)
                 lines_chunk(m, m->acc[i], s, r + (int64_t)i * SET_ROWS, groups, take);

@@ -14,11 +14,10 @@
 #ifndef KERNEL_X86_LINES512_H
 #define KERNEL_X86_LINES512_H
 
+#include "kernel/x86/brings.h"
 #include "kernel/x86/ternary512.h"
 
 enum {
-    QUADS = 4,         /* lines of a group */
-    FEW = 4,           /* tokens that meet a line at a time */
     MANY = 9,          /* tokens, from which on lines are kept for all */
     TILE_TOKENS = 32,  /* that meet a piece */
     TILE_SETS = 16,    /* of rows, that share what is laid out */
@@ -30,20 +29,11 @@ enum {
     LEAST_BLOCK_GROUPS = 4 /* of the types' blocks */
 };
 
-/* The form of the activation that a type's lines meet: q by position, or the planes of p,
- * where codes of a byte are neighbouring columns. */
-enum line_order { LINES_BY_POSITION, LINES_BY_PLANE };
-
 /* Where rows come from: rows in a file, or sets of them (form, bytes of a set). */
 struct line_source {
     const uint8_t *w;
     uint64_t bytes; /* of a row, of a set */
     int64_t rows;
-};
-
-/* What a token brings to a group: its codes, and its factor in the lower half of e. */
-struct brings {
-    int32_t q[QUADS], e;
 };
 
 /* A tile of tokens and a stretch of groups. a and lows lie by FEW tokens, in these by
@@ -268,70 +258,6 @@ static ALWAYS_INLINE __m512i two_pairs(__m512i a, __m512i b)
 
 /* ---- tiles ---- */
 
-/* Eight groups of a token out of planes of eight dwords each; tokens are n_t places apart. */
-static ALWAYS_INLINE void lay_planes(struct brings *a, int n_t, const int8_t *p)
-{
-    __m256i v[QUADS], w[QUADS];
-
-    for (int l = 0; l < QUADS; l++)
-        v[l] = load256(p + 32 * l);
-    for (int l = 0; l < 2; l++) {
-        w[2 * l] = _mm256_unpacklo_epi32(v[2 * l], v[2 * l + 1]);
-        w[2 * l + 1] = _mm256_unpackhi_epi32(v[2 * l], v[2 * l + 1]);
-    }
-    for (int l = 0; l < 2; l++) {
-        v[2 * l] = _mm256_unpacklo_epi64(w[l], w[l + 2]);
-        v[2 * l + 1] = _mm256_unpackhi_epi64(w[l], w[l + 2]);
-    }
-    for (int l = 0; l < QUADS; l++) {
-        store128(a[l * n_t].q, _mm256_castsi256_si128(v[l]));
-        store128(a[(l + 4) * n_t].q, _mm256_extracti128_si256(v[l], 1));
-    }
-}
-
-/* Four groups, half a unit at the end of a row. */
-static ALWAYS_INLINE void lay_half_planes(struct brings *a, int n_t, const int8_t *p)
-{
-    for (int g = 0; g < 4; g++, a += n_t)
-        for (int l = 0; l < QUADS; l++)
-            memcpy(&a->q[l], p + 4 * (4 * l + g), sizeof a->q[l]);
-}
-
-/* What token t brings to the stretch, to a and lows, where n_t tokens lie side by side. */
-static void lay_token(struct lines *m, enum line_order order, struct brings *a,
-                      int32_t *lows, int64_t t, int n_t)
-{
-    const struct kq_act *x = m->x;
-    const int64_t at = t * x->n + m->g * KQ_GROUP;
-    const int8_t *p = (order == LINES_BY_PLANE ? x->p : x->q) + at;
-    const int16_t *e = x->e + at / 2;
-    const int32_t *sum = x->sum + t * (x->n / KQ_GROUP + 1) + m->g;
-    const int n_g = m->n_g, block = 1 << m->block_log;
-    int g = 0;
-
-    if (order == LINES_BY_POSITION)
-        for (; g < n_g; g++)
-            memcpy(a[g * n_t].q, p + (ptrdiff_t)g * KQ_GROUP, KQ_GROUP);
-    for (; g + 8 <= n_g; g += 8) /* units of 128 columns */
-        lay_planes(a + g * n_t, n_t, p + (ptrdiff_t)g * KQ_GROUP);
-    if (g < n_g)
-        lay_half_planes(a + g * n_t, n_t, p + (ptrdiff_t)g * KQ_GROUP);
-    for (g = 0; g < n_g; g++)
-        a[g * n_t].e = e[(ptrdiff_t)g * KQ_GROUP / 2];
-    for (g = 0; g < n_g; g += block, lows += n_t)
-        *lows = (int32_t)((uint32_t)sum[g] - (uint32_t)sum[g + block]);
-}
-
-static NOINLINE void lay_tokens(struct lines *m, enum line_order order)
-{
-    for (int j = 0; j < m->n_t; j++) {
-        int first = j & -FEW, n_t = m->n_t - first < FEW ? m->n_t - first : FEW;
-        lay_token(m, order, m->a + first * m->n_g + j - first,
-                  m->lows + first * (m->n_g >> m->block_log) + j - first, m->t + j,
-                  n_t);
-    }
-}
-
 /* The stretch of the set of rows r.. times the tile. */
 static ALWAYS_INLINE void lines_set(struct lines *m, const struct line_source *s,
                                     int64_t r, int set, int few, lines_take *take)
@@ -365,7 +291,9 @@ static ALWAYS_INLINE void lines_tile(struct lines *m, float *y, int64_t y_step,
         m->sum[j] = _mm512_setzero_si512();
     for (m->g = 0; m->g < n_groups; m->g += stretch) {
         m->n_g = (int)min_i64(stretch, n_groups - m->g);
-        lay_tokens(m, order);
+        lay_tokens(m->a, m->lows,
+                   &(struct stretch){m->x, m->g, m->n_g, m->block_log, order, false},
+                   m->t, m->n_t);
         for (int i = 0; i < n_sets; i++)
             lines_set(m, s, r + (int64_t)i * ROWS16, i, few, take);
     }

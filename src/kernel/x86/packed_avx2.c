@@ -1,28 +1,17 @@
 /*
  * packed_avx2.c - packed ternary rows times activations, without unpacking, in AVX2.
  */
+#include "kernel/x86/few256.h"
 #include "kernel/x86/trits64_256.h"
 
-void packed_q2_0_g128_avx2(float *y, int64_t y_step, const uint8_t *w,
-                           uint64_t row_bytes, int64_t rows, const struct kq_act *x)
-{
-    packed_trits(y, y_step, w, row_bytes, rows, x, 128, one_q2_0_g128, LINES_BY_PLANE,
-                 take_q2_0_g128);
-}
+PACKED_TRITS(packed_q2_0_g128_avx2, 128, LINES_BY_PLANE, one_q2_0_g128, take_q2_0_g128,
+             few_take_q2_0_g128)
 
-void packed_tq2_0_avx2(float *y, int64_t y_step, const uint8_t *w, uint64_t row_bytes,
-                       int64_t rows, const struct kq_act *x)
-{
-    packed_trits(y, y_step, w, row_bytes, rows, x, 256, one_tq2_0, LINES_BY_POSITION,
-                 take_tq2_0);
-}
+PACKED_TRITS(packed_tq2_0_avx2, 256, LINES_BY_POSITION, one_tq2_0, take_tq2_0,
+             few_take_tq2_0)
 
-void packed_i2_s_avx2(float *y, int64_t y_step, const uint8_t *w, uint64_t row_bytes,
-                      int64_t rows, const struct kq_act *x)
-{
-    packed_trits(y, y_step, w, row_bytes, rows, x, 128, one_i2_s, LINES_BY_POSITION,
-                 take_i2_s);
-}
+PACKED_TRITS(packed_i2_s_avx2, 128, LINES_BY_POSITION, one_i2_s, take_i2_s,
+             few_take_i2_s)
 
 void packed_b2_t64_avx2(float *y, int64_t y_step, const uint8_t *w, uint64_t row_bytes,
                         int64_t rows, const struct kq_act *x)
@@ -31,19 +20,11 @@ void packed_b2_t64_avx2(float *y, int64_t y_step, const uint8_t *w, uint64_t row
                  take_b2_t64);
 }
 
-void packed_ptq1_0_avx2(float *y, int64_t y_step, const uint8_t *w, uint64_t row_bytes,
-                        int64_t rows, const struct kq_act *x)
-{
-    packed_trits(y, y_step, w, row_bytes, rows, x, 128, one_ptq1_0, LINES_BY_POSITION,
-                 take_ptq1_0);
-}
+PACKED_TRITS(packed_ptq1_0_avx2, 128, LINES_BY_POSITION, one_ptq1_0, take_ptq1_0,
+             few_take_ptq1_0)
 
-void packed_tq1_0_avx2(float *y, int64_t y_step, const uint8_t *w, uint64_t row_bytes,
-                       int64_t rows, const struct kq_act *x)
-{
-    packed_trits(y, y_step, w, row_bytes, rows, x, 256, one_tq1_0, LINES_BY_POSITION,
-                 take_tq1_0);
-}
+PACKED_TRITS(packed_tq1_0_avx2, 256, LINES_BY_POSITION, one_tq1_0, take_tq1_0,
+             few_take_tq1_0)
 
 /* The 2-bit codes of v, from the low bits up, times four registers of q: sums of pairs,
  * at most 4 * 2 * 3 * 127. */

@@ -3,28 +3,17 @@
  *
  * For processors that have VNNI in 256 bits alone. What is not here stays with AVX2.
  */
+#include "kernel/x86/few256.h"
 #include "kernel/x86/trits64_256.h"
 
-void packed_q2_0_g128_avxvnni(float *y, int64_t y_step, const uint8_t *w,
-                              uint64_t row_bytes, int64_t rows, const struct kq_act *x)
-{
-    packed_trits(y, y_step, w, row_bytes, rows, x, 128, one_q2_0_g128, LINES_BY_PLANE,
-                 take_q2_0_g128);
-}
+PACKED_TRITS(packed_q2_0_g128_avxvnni, 128, LINES_BY_PLANE, one_q2_0_g128,
+             take_q2_0_g128, few_take_q2_0_g128)
 
-void packed_tq2_0_avxvnni(float *y, int64_t y_step, const uint8_t *w,
-                          uint64_t row_bytes, int64_t rows, const struct kq_act *x)
-{
-    packed_trits(y, y_step, w, row_bytes, rows, x, 256, one_tq2_0, LINES_BY_POSITION,
-                 take_tq2_0);
-}
+PACKED_TRITS(packed_tq2_0_avxvnni, 256, LINES_BY_POSITION, one_tq2_0, take_tq2_0,
+             few_take_tq2_0)
 
-void packed_i2_s_avxvnni(float *y, int64_t y_step, const uint8_t *w, uint64_t row_bytes,
-                         int64_t rows, const struct kq_act *x)
-{
-    packed_trits(y, y_step, w, row_bytes, rows, x, 128, one_i2_s, LINES_BY_POSITION,
-                 take_i2_s);
-}
+PACKED_TRITS(packed_i2_s_avxvnni, 128, LINES_BY_POSITION, one_i2_s, take_i2_s,
+             few_take_i2_s)
 
 void packed_b2_t64_avxvnni(float *y, int64_t y_step, const uint8_t *w,
                            uint64_t row_bytes, int64_t rows, const struct kq_act *x)
@@ -33,16 +22,8 @@ void packed_b2_t64_avxvnni(float *y, int64_t y_step, const uint8_t *w,
                  take_b2_t64);
 }
 
-void packed_ptq1_0_avxvnni(float *y, int64_t y_step, const uint8_t *w,
-                           uint64_t row_bytes, int64_t rows, const struct kq_act *x)
-{
-    packed_trits(y, y_step, w, row_bytes, rows, x, 128, one_ptq1_0, LINES_BY_POSITION,
-                 take_ptq1_0);
-}
+PACKED_TRITS(packed_ptq1_0_avxvnni, 128, LINES_BY_POSITION, one_ptq1_0, take_ptq1_0,
+             few_take_ptq1_0)
 
-void packed_tq1_0_avxvnni(float *y, int64_t y_step, const uint8_t *w,
-                          uint64_t row_bytes, int64_t rows, const struct kq_act *x)
-{
-    packed_trits(y, y_step, w, row_bytes, rows, x, 256, one_tq1_0, LINES_BY_POSITION,
-                 take_tq1_0);
-}
+PACKED_TRITS(packed_tq1_0_avxvnni, 256, LINES_BY_POSITION, one_tq1_0, take_tq1_0,
+             few_take_tq1_0)

@@ -8,7 +8,7 @@
 #define KERNEL_X86_SETS256_H
 
 #include "kernel/sets.h"
-#include "kernel/x86/lines256.h"
+#include "kernel/x86/few256.h"
 
 /* Bytes of the stream that are asked for ahead, into L2 and into L1. */
 enum { FAR_AHEAD = 8192, NEAR_AHEAD = 2048 };
@@ -264,13 +264,117 @@ static ALWAYS_INLINE void many_sets(float *y, int64_t y_step,
         lines_product(y, y_step, s, 64, x, LINES_BY_POSITION, take);
 }
 
+/* ---- two to four tokens ---- */
+
+/* What a set is to a take function. */
+struct set_lines {
+    const uint8_t *set, *line; /* the next one */
+    int64_t g;                 /* the group that it begins */
+};
+
+/* The block ends if group g is its last. */
+static ALWAYS_INLINE void few_end_group(struct few *m, int n_t, const uint8_t *set,
+                                        int64_t g)
+{
+    const uint8_t *at =
+        set + (g >> m->block_log) * KSET_ROWS * (int64_t)sizeof(uint16_t);
+
+    if (~g & ((1 << m->block_log) - 1))
+        return;
+    const __m256 scale[HALVES] = {_mm256_cvtph_ps(load128(at)),
+                                  _mm256_cvtph_ps(load128(at + 16))};
+    few_end_block(m, n_t, scale);
+}
+
+static ALWAYS_INLINE void few_line(struct few *m, int n_t, int i, struct set_lines *l)
+{
+    const __m256i v[HALVES] = {load256(l->line), load256(l->line + 32)};
+
+    prefetch_line(l->line);
+    few_2bits(m, n_t, i, v, false);
+    few_end_group(m, n_t, l->set, l->g++);
+    l->line += KSET_LINE;
+}
+
+static ALWAYS_INLINE void few_line_trits(struct few *m, int n_t, int i,
+                                         struct set_lines *l, __m256i *fifth,
+                                         struct thirds th)
+{
+    const __m256i v[HALVES] = {load256(l->line), load256(l->line + 32)};
+
+    prefetch_line(l->line);
+    few_digits(m, n_t, i, v, fifth, th);
+    few_end_group(m, n_t, l->set, l->g++);
+    l->line += KSET_LINE;
+}
+
+static ALWAYS_INLINE struct set_lines
+few_lines_at(const struct few *m, const struct line_source *s, int64_t r, int64_t units)
+{
+    const uint8_t *set = s->w + (uint64_t)(r / KSET_ROWS) * s->bytes;
+    const int64_t in_units = min_i64(m->g / KSET_UNIT, units);
+    const int64_t before = in_units * QUADS + m->g - in_units * KSET_UNIT;
+
+    return (struct set_lines){
+        set, first_line(set, 1 << m->block_log, m->x) + before * KSET_LINE, m->g};
+}
+
+static ALWAYS_INLINE void few_set_2bits(struct few *m, int n_t,
+                                        const struct line_source *s, int64_t r)
+{
+    struct set_lines l = few_lines_at(m, s, r, 0);
+
+    while (l.g < m->g + m->n_g) { /* of whole blocks */
+        int n = (int)min_i64(m->g + m->n_g - l.g, FEW_UNIT);
+        for (int i = 0; i < n; i += 4) {
+            few_line(m, n_t, i, &l);
+            few_line(m, n_t, i + 1, &l);
+            few_line(m, n_t, i + 2, &l);
+            few_line(m, n_t, i + 3, &l);
+        }
+        few_end_unit(m, n_t, n);
+    }
+}
+
+static ALWAYS_INLINE void few_set_trits(struct few *m, int n_t,
+                                        const struct line_source *s, int64_t r)
+{
+    const struct thirds th = thirds_make();
+    const int64_t units = m->x->n / KQ_GROUP / KSET_UNIT;
+    const int64_t end = min_i64(m->g + m->n_g, units * KSET_UNIT);
+    struct set_lines l = few_lines_at(m, s, r, units);
+    int n = 0;
+
+    while (l.g < end) {
+        __m256i fifth[QUADS][HALVES];
+        few_line_trits(m, n_t, 0, &l, fifth[0], th);
+        few_line_trits(m, n_t, 1, &l, fifth[1], th);
+        few_line_trits(m, n_t, 2, &l, fifth[2], th);
+        few_line_trits(m, n_t, 3, &l, fifth[3], th);
+        few_put(m, n_t, 4, fifth);
+        few_end_group(m, n_t, l.set, l.g++);
+        few_end_unit(m, n_t, KSET_UNIT);
+    }
+    for (; l.g < m->g + m->n_g; n++)
+        few_line(m, n_t, n, &l);
+    if (n)
+        few_end_unit(m, n_t, n);
+}
+
 static ALWAYS_INLINE void all_sets(float *y, int64_t y_step, const uint8_t *set,
                                    int64_t rows, int block, const struct kq_act *x,
                                    enum kset_form form)
 {
     const struct line_source s = {set, kset_bytes(form, block, x->n), rows};
 
-    if (x->rows > 1)
+    if (x->rows > 1 && x->rows <= FEW)
+        few_product(y, y_step, &s,
+                    block == 64    ? 2
+                    : block == 128 ? 3
+                                   : 4,
+                    x, LINES_BY_POSITION,
+                    form == KSET_TRITS ? few_set_trits : few_set_2bits);
+    else if (x->rows > 1)
         many_sets(y, y_step, &s, block, x,
                   form == KSET_TRITS ? take_set_trits : take_set_2bits);
     else
