@@ -210,9 +210,10 @@ static ALWAYS_INLINE void put_2bits(struct sink *k, const int few, int i, __m512
     const __m512i three = _mm512_set1_epi8(3); /* drops what shifts across bytes */
     __m512i u[QUADS];
 
-    for (int l = 0; l < QUADS; l++)
-        u[down ? QUADS - 1 - l : l] =
-            _mm512_and_si512(_mm512_srli_epi16(v, 2 * l), three);
+    for (int l = 0; l < QUADS; l++) {
+        u[down ? QUADS - 1 - l : l] = _mm512_and_si512(v, three);
+        v = _mm512_srli_epi16(v, 2);
+    }
     put_group(k, few, i, u);
 }
 
@@ -253,7 +254,7 @@ static ALWAYS_INLINE void eight_dwords(__m512i *out, const struct pair_rows *s,
 /* Two digits of two bytes each, from two lines whose upper halves do not count. */
 static ALWAYS_INLINE __m512i two_pairs(__m512i a, __m512i b)
 {
-    return _mm512_mask_blend_epi16(0xaaaaaaaaU, a, _mm512_slli_epi32(b, 16));
+    return _mm512_mask_blend_epi16((__mmask32)0xaaaaaaaa, a, _mm512_slli_epi32(b, 16));
 }
 
 /* ---- tiles ---- */
