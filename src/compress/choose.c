@@ -13,9 +13,9 @@
 enum { GGUF_ALIGN = 32 };
 
 /* The rungs a budget may choose from, besides the best ternary type and the source's
- * own bytes: those with FP16 scales that every GGUF reader has. */
-static const enum dtype ladder[] = {DT_Q2_0, DT_Q4_0, DT_Q4_1,
-                                    DT_Q5_0, DT_Q5_1, DT_Q8_0};
+ * own bytes: those with FP16 scales that every GGUF reader has, and ours of few levels. */
+static const enum dtype ladder[] = {DT_Q2_0, DT_B2_Q2, DT_B2_Q3, DT_Q4_0,
+                                    DT_Q4_1, DT_Q5_0,  DT_Q5_1,  DT_Q8_0};
 
 static bool divides(enum dtype t, int64_t width)
 {
@@ -41,9 +41,26 @@ static enum dtype smallest_padded(int64_t width)
     return best;
 }
 
-static bool is_ternary(enum dtype t)
+/* Types of few levels. Ternary ones and ours are rotated wherever a rotation is asked for. */
+static bool is_coarse(enum dtype t)
 {
-    return (dtype_info(t)->flags & DTF_TERNARY) != 0;
+    return (dtype_info(t)->flags & DTF_TERNARY) || t == DT_B2_Q2 || t == DT_B2_Q3;
+}
+
+/* Four and five bits gain as much by it, but every program reads them as they are. */
+static bool is_plain_small(enum dtype t)
+{
+    return t == DT_Q4_0 || t == DT_Q4_1 || t == DT_Q5_0 || t == DT_Q5_1;
+}
+
+/* Whether a budget of a compensated file mixes types that are rotated anyway. */
+static bool mixes_rotated(const struct recipe *r)
+{
+    bool any = !r->only_types || r->type_ternary;
+
+    for (int t = 0; t < N_DTYPES && !any; t++)
+        any = r->type[t] && is_coarse((enum dtype)t);
+    return any && r->effort >= RECIPE_NORMAL;
 }
 
 /* A GGUF can hold the bytes as they are, without a doubt about their meaning. */
@@ -56,7 +73,10 @@ static bool is_storable(enum dtype t)
 static bool will_fold(const struct choose *c, const struct choose_item *it,
                       enum dtype t)
 {
-    return c->rotate && role_foldable(it->role) && is_ternary(t);
+    if (!c->rotate || !role_foldable(it->role))
+        return false;
+    return is_coarse(t) || (is_plain_small(t) && t != it->t->type &&
+                            it->why == CHOOSE_BUDGET && mixes_rotated(c->recipe));
 }
 
 /* Rows that t's group does not divide get a padded candidate. */
@@ -207,6 +227,15 @@ static enum b2_status add_named(const struct choose *c, struct choose_item *it,
     return B2_OK;
 }
 
+/* Compensated files have types of ours anyway, which leave nothing to Q2_0; effort fast
+ * makes files for every program. */
+static bool in_ladder(const struct recipe *r, enum dtype t)
+{
+    const bool own = t == DT_B2_Q2 || t == DT_B2_Q3;
+
+    return r->effort >= RECIPE_NORMAL ? t != DT_Q2_0 : !own;
+}
+
 /* Everything a budget may choose for this tensor: smaller than the source, or the
  * source itself. */
 static void add_ladder(const struct choose *c, struct choose_item *it)
@@ -221,7 +250,7 @@ static void add_ladder(const struct choose *c, struct choose_item *it)
     if (ternary_type(c, &t, width, rotated))
         add_candidate(c, it, t, false);
     for (size_t i = 0; i < countof(ladder); i++)
-        if (pad || divides(ladder[i], width))
+        if (in_ladder(c->recipe, ladder[i]) && (pad || divides(ladder[i], width)))
             add_candidate(c, it, ladder[i], false);
     if (pad)
         add_candidate(c, it, smallest_padded(width), false);
@@ -278,7 +307,7 @@ static bool may_rotate(const struct choose *c, const struct choose_item *it)
     if (rule < 0)
         return c->recipe->budget != RECIPE_NO_BUDGET;
     const struct recipe_rule *r = &c->recipe->rule[rule];
-    return r->want == RECIPE_TERNARY || (r->want == RECIPE_TYPE && is_ternary(r->type));
+    return r->want == RECIPE_TERNARY || (r->want == RECIPE_TYPE && is_coarse(r->type));
 }
 
 /* Finds the block and the widths of all weights that may be rotated. */

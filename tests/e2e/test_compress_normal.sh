@@ -129,6 +129,17 @@ run "${budget_args[@]}" --budget 6bpw --types ternary,Q8_0,keep -o "$dir/g.gguf"
     fail "types"
 grep -q '"type":[^"]*"Q4_0"' "$dir/out" && fail "a type that --types does not name"
 run "${budget_args[@]}" --budget 6bpw --types Q9_9 --dry-run && fail "a type that is none"
+# Four bits beside types that are rotated are rotated too; alone they stay as they are.
+for types in B2_Q2,B2_Q3,Q4_0,Q8_0 Q4_0,Q8_0; do
+    run "$dir/source.gguf" --calib "$dir/clean.txt" --calib-tokens 1024 --calib-ctx 64 \
+        --refine 1 --budget 5.2bpw --types $types -o "$dir/g.gguf" --force --verbose ||
+        fail "$types"
+    grep -q '^blk.* Q4_0 ' "$dir/out" || fail "$types: no Q4_0"
+    [ $types = Q4_0,Q8_0 ] && want=0 || want=1
+    [ "$(grep -c '^blk.* Q4_0 .*rotated' "$dir/out")" -eq \
+        "$(($(grep -c '^blk.* Q4_0 ' "$dir/out") * want))" ] || fail "$types: rotation"
+    "$bin" run -m "$dir/g.gguf" -p ab -n 3 >"$dir/out" 2>"$dir/err" || fail "$types: run"
+done
 run "${args[@]}" --layers 1 -o "$dir/l.gguf" --json || fail "layers"
 python3 - "$dir/out" <<'PY' || fail "layers: other tensors"
 import json, sys
