@@ -12,7 +12,9 @@ enum { LANES = 16 };
 
 static inline __mmask16 first_lanes(int64_t n)
 {
-    return n >= LANES ? 0xffff : (__mmask16)((1u << (n > 0 ? n : 0)) - 1);
+    const unsigned all = 0xffff, some = (1u << (n > 0 ? n : 0) % LANES) - 1;
+
+    return (__mmask16)(n >= LANES ? all : some);
 }
 
 /* n of 32 numbers; the others are not touched. */
