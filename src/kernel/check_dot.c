@@ -285,12 +285,21 @@ static void check_packed(struct kcheck *t)
 {
     static const int64_t rows[] = {1, 2, 3, 7, 8, 9, 17};
     static const int64_t tokens[] = {1, 2, 5, 8, 3};
+    /* Past what kernels take at a time: rows, tokens, columns. */
+    static const struct {
+        int64_t rows, tokens, columns;
+    } tiles[] = {{3, 4, 10240}, {270, 4, 128}, {17, 13, 3840}, {9, 67, 1280}};
 
     for (int type = 0; type < N_DTYPES; type++)
         for (size_t r = 0; t->k.packed[type] && r < countof(rows); r++)
             for (size_t j = 0; j < countof(tokens); j++)
                 check_packed_case(t, (enum dtype)type, rows[r], tokens[j],
                                   1 + (int64_t)(r + j) % 4);
+    for (int type = 0; type < N_DTYPES; type++)
+        for (size_t i = 0; t->k.packed[type] && i < countof(tiles); i++)
+            check_packed_case(t, (enum dtype)type, tiles[i].rows, tiles[i].tokens,
+                              1 + tiles[i].columns /
+                                      dtype_info((enum dtype)type)->block);
 }
 
 static void check_dequant(struct kcheck *t)

@@ -99,11 +99,13 @@ static void check_products(struct kcheck *t, const struct sets_case *c)
 }
 
 /* Rows around the size of a set, tokens around those that registers and tiles take, and
- * lengths with every number of groups left over after units of five. */
+ * lengths with every number of groups left over after units of five; then past what is
+ * taken at a time. */
 static void check_sets(struct kcheck *t)
 {
-    static const int64_t rows[] = {1, 7, 8, 9, 15, 16, 17, 33};
-    static const int64_t tokens[] = {1, 2, 4, 5, 16, 1, 19, 3};
+    static const int64_t rows[] = {1, 7, 8, 9, 15, 16, 17, 33, 3, 17, 270, 9};
+    static const int64_t tokens[] = {1, 2, 4, 5, 16, 1, 19, 3, 4, 13, 4, 35};
+    static const int64_t columns[] = {0, 0, 0, 0, 0, 0, 0, 0, 10240, 3840, 0, 1280};
     struct sets_case c = {0};
 
     for (int type = 0; type < N_DTYPES; type++)
@@ -115,7 +117,8 @@ static void check_sets(struct kcheck *t)
                     break;
                 c.rows = rows[i];
                 c.tokens = tokens[i];
-                c.n = (1 + (int64_t)(i + (size_t)form) % 5) * dtype_info(c.type)->block;
+                c.n = columns[i] +
+                      (1 + (int64_t)(i + (size_t)form) % 5) * dtype_info(c.type)->block;
                 make_case(t, &c);
                 check_back(t, &c);
                 if (t->k.sets[form])
