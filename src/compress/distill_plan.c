@@ -220,6 +220,8 @@ static enum b2_status over_limit(const struct distill *d, struct b2_err *err)
 
     str_put(&s, "distillation needs ");
     str_put_bytes(&s, need);
+    str_printf(&s, " (%llu bytes)",
+               (unsigned long long)need); /* a limit that is enough */
     str_put(&s, " beside the models, even with all latents on the disk, ");
     str_put_bytes(&s, need - d->p->mem_limit);
     str_put(&s, " more than --mem-limit");

@@ -60,7 +60,7 @@ want=$(sum "$dir/want.gguf")
 
 # The least memory with which a plan exists: every layer's latents lie on the disk.
 run "${args[@]}" --dry-run --mem-limit 1MB && fail "a plan within 1 MB"
-least=$(sed -n 's/.*needs \([0-9]*\) bytes.*/\1/p' "$dir/err")
+least=$(sed -n 's/.*needs [^(]*(\([0-9]*\) bytes).*/\1/p' "$dir/err")
 [ "${least:-0}" -gt 1000000 ] || fail "no smallest plan: $(cat "$dir/err")"
 run "${args[@]}" --dry-run --mem-limit "$least" --json || fail "dry run within $least bytes"
 grep -q '"layers_in_memory":[[:space:]]*0,' "$dir/out" || fail "layers stay in memory"

@@ -17,6 +17,8 @@
 
 #include <cmocka.h>
 
+enum { MOST = 10240 + 256 }; /* columns that a check has: check_dot.c */
+
 /* Adds the lanes of an element in another order. */
 static void fdot_8_lanes(float *y, int64_t y_step, const struct kf_mat *w,
                          const struct kf_mat *x, int64_t n)
@@ -63,7 +65,7 @@ static void qdot_no_min(float *y, int64_t y_step, const struct kq_mat *w,
 static void qdot_wide_groups(float *y, int64_t y_step, const struct kq_mat *w,
                              const struct kq_act *x)
 {
-    float scale[256];
+    float scale[MOST / KQ_GROUP];
     struct kq_mat m = *w;
 
     for (int64_t r = 0; r < w->rows; r++) {
@@ -123,12 +125,11 @@ static void unpack_zero_word(int8_t *code, float *scale, float *min, const uint8
 static void packed_not_placed(float *y, int64_t y_step, const uint8_t *w,
                               uint64_t row_bytes, int64_t rows, const struct kq_act *x)
 {
-    enum { N = 4 * 128 };
-    int8_t code[N];
-    float scale[N / KQ_GROUP], min[N / KQ_GROUP];
+    int8_t code[MOST];
+    float scale[MOST / KQ_GROUP], min[MOST / KQ_GROUP];
 
     for (int64_t r = 0; r < rows; r++) {
-        struct kq_mat m = {code, scale, NULL, 1, N, N / KQ_GROUP, 128, 1, 3};
+        struct kq_mat m = {code, scale, NULL, 1, MOST, MOST / KQ_GROUP, 128, 1, 3};
         unpack_ptq1_0_c(code, scale, min, w + (uint64_t)r * row_bytes, x->n);
         kernel_qdot_c(y + r, y_step, &m, x);
     }
@@ -138,12 +139,11 @@ static void packed_not_placed(float *y, int64_t y_step, const uint8_t *w,
 static void packed_planes_up(float *y, int64_t y_step, const uint8_t *w,
                              uint64_t row_bytes, int64_t rows, const struct kq_act *x)
 {
-    enum { N = 4 * 128 };
-    int8_t code[N], up[N];
-    float scale[N / KQ_GROUP];
+    int8_t code[MOST], up[MOST];
+    float scale[MOST / KQ_GROUP];
 
     for (int64_t r = 0; r < rows; r++) {
-        struct kq_mat m = {up, scale, NULL, 1, N, N / KQ_GROUP, 128, 1, 3};
+        struct kq_mat m = {up, scale, NULL, 1, MOST, MOST / KQ_GROUP, 128, 1, 3};
         unpack_i2_s_c(code, scale, NULL, w + (uint64_t)r * row_bytes, x->n);
         for (int64_t i = 0; i < x->n; i++)
             up[i] = code[i - i % 128 + 96 - i % 128 / 32 * 32 + i % 32];
@@ -314,7 +314,7 @@ static void packed_small_scales(float *y, int64_t y_step, const uint8_t *w,
                                 uint64_t row_bytes, int64_t rows,
                                 const struct kq_act *x)
 {
-    uint8_t row[4 * 110];
+    uint8_t row[MOST / 256 * 110];
 
     for (int64_t r = 0; r < rows; r++) {
         memcpy(row, w + (uint64_t)r * row_bytes, (size_t)row_bytes);
