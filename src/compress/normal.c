@@ -324,9 +324,9 @@ static struct slabs cut_input(const struct normal *n, enum stream_input in)
         const struct part *p = &n->part[n->layer][part];
         if (stream_input_of((enum stream_part)part) != in || !p->compensated)
             continue;
-        unit = max_i64(unit, p->codes.group);
+        unit = slabs_unit(unit, p->codes.group);
         if (choose_picked(item_of(n, p))->fold)
-            unit = max_i64(unit, rotate_block_of(n->p.c->rotate, d));
+            unit = slabs_unit(unit, rotate_block_of(n->p.c->rotate, d));
     }
     return slabs_cut(d, unit, n->p.recipe->metric_width);
 }
