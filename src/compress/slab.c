@@ -100,5 +100,6 @@ enum b2_status slab_compensate(struct compensate_out *out, const struct slab_job
     fit_stat_add(&out->stat, &part.stat);
     out->loss += part.loss;
     out->energy += part.energy;
+    out->uncorrected += part.uncorrected;
     return B2_OK;
 }
