@@ -38,3 +38,8 @@ void decode_weight(struct pool *pool, const struct model *m, float *dst,
     modelfile_drop(m->mf, w->data + (uint64_t)first * w->row_bytes,
                    (uint64_t)n * w->row_bytes);
 }
+
+void decode_drop(const struct model *m, const struct weight *w)
+{
+    modelfile_drop(m->mf, w->data, (uint64_t)w->rows * w->row_bytes);
+}

@@ -13,4 +13,7 @@
 void decode_weight(struct pool *pool, const struct model *m, float *dst,
                    const struct weight *w, int64_t first, int64_t n);
 
+/* The same for a weight that was used in place. */
+void decode_drop(const struct model *m, const struct weight *w);
+
 #endif

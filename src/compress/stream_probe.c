@@ -6,6 +6,7 @@
 
 #include "base/cpu.h"
 #include "base/mem.h"
+#include "compress/decode.h"
 
 #include <math.h>
 #include <string.h>
@@ -28,15 +29,23 @@ static int64_t probe_tokens(const struct stream *s)
     return min_i64(s->p.alone ? PROBE_TOKENS / 2 : PROBE_TOKENS, s->p.ctx);
 }
 
-/* Runs layers from `from` on over what lies in the probe's residual stream. */
+/* Runs layers from `from` on over what lies in the probe's residual stream; as everywhere
+ * here, no more than a layer of the source stays in memory. */
 static void probe_layers(struct stream *s, int side, int64_t from)
 {
     int64_t n = probe_tokens(s);
 
     forward_rewind(&s->probe, 0); /* what gated delta nets remember of other runs */
-    for (int64_t i = from; i < s->p.m->hp.n_layers; i++)
+    for (int64_t i = from; i < s->p.m->hp.n_layers; i++) {
         forward_layer(&s->probe, i, n, 0);
+        for (int part = 0; part < N_ALL_PARTS; part++) {
+            const struct weight *w = stream_weight(s->p.m, i, (enum stream_part)part);
+            if (w)
+                decode_drop(s->p.m, w);
+        }
+    }
     forward_head(&s->probe, n, min_i64(PROBE_ROWS, n), s->logits[side]);
+    decode_drop(s->p.m, &s->p.m->head);
 }
 
 static void probe_logits(struct stream *s, int side, int64_t from)
