@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "compress/fit.h"
 #include "compress/slab.h"
+#include "tensor/hadamard.h"
 #include "tensor/quant.h"
 
 #include <string.h>
@@ -116,6 +117,18 @@ static void find_parts(struct normal *n)
             find_part(n, &n->part[layer][part], layer, part);
 }
 
+/* Columns of the widest slab of inputs of d values. */
+static int64_t widest_slab(const struct normal *n, int64_t d)
+{
+    const struct rotate *r = n->p.c->rotate;
+    int64_t limit = n->p.recipe->metric_width;
+
+    if (limit <= 0 || d <= limit)
+        return d;
+    return r && rotate_mode(r) == ROTATE_WHOLE ? max_i64(limit, hadamard_largest(d))
+                                               : limit;
+}
+
 /* The largest slab's sums, target and metric in F64 and F32, and copies of a matrix's
  * columns. */
 static uint64_t solve_bytes(const struct normal *n)
@@ -123,9 +136,9 @@ static uint64_t solve_bytes(const struct normal *n)
     const struct hparams *hp = &n->m->hp;
     int64_t heads = max_i64(hp->n_heads * hp->head_dim, hp->v_heads * hp->v_dim);
     int64_t widest = max_i64(max_i64(hp->d, hp->f), heads);
-    int64_t limit = n->p.recipe->metric_width;
-    uint64_t d = (uint64_t)(limit > 0 ? min_i64(widest, limit) : widest);
-    uint64_t copies = limit > 0 && widest > limit ? (uint64_t)hp->d * d * 10 : 0;
+    uint64_t d = (uint64_t)max_i64(
+        max_i64(widest_slab(n, hp->d), widest_slab(n, hp->f)), widest_slab(n, heads));
+    uint64_t copies = (uint64_t)widest > d ? (uint64_t)hp->d * d * 10 : 0;
 
     return d * d * (8 + 8 + 4 + 4 + 4 + 8 + 8 + 4 + 4) + copies;
 }

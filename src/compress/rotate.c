@@ -167,7 +167,8 @@ static enum b2_status set_signs(const struct rotate *r, struct meta *m,
     return rc;
 }
 
-/* Widths with blocks of their own, or blocks that are no power of two, which the vendor's contract cannot say. */
+/* Widths with blocks of their own, or of no power of two: the vendor's contract cannot
+ * say it. */
 static enum b2_status set_own_keys(const struct rotate *r, struct meta *m,
                                    const struct meta_str *names, uint64_t n_names,
                                    struct b2_err *err)

@@ -4,10 +4,10 @@
  *   fold     W' = W diag(s) H   per block of N columns
  *   runtime  y  = W' H (s * x)
  *
- * H is symmetric and its own inverse (tensor/hadamard.h). One sign vector
- * per input width, shared by all weights of that width, drawn from the seed and stored
- * in the file (FORMATS.md §1.5, version 1 of the contract: linear layers only; the
- * embedding stays as it is, also when it is the head).
+ * H is symmetric and its own inverse (tensor/hadamard.h). One sign vector per input width,
+ * shared by all weights of that width, drawn from the seed and stored in the file
+ * (FORMATS.md §1.5, version 1 of the contract: linear layers only; the embedding stays as
+ * it is, also when it is the head).
  */
 #ifndef COMPRESS_ROTATE_H
 #define COMPRESS_ROTATE_H
