@@ -148,7 +148,8 @@ def main():
         ROWS.write_text(COLUMNS + "\n")
     base = WORK / f"llama-{stem}.gguf"
     subprocess.run([PROGRAM, "compress", model, "-o", str(base), "--force", "--quiet",
-                    "--rule", "*=keep", "--rule", "blk.*=F32"], check=True)
+                    "--rule", "*=keep", "--rule", "blk.*=F32"],
+                   check=True, stdout=subprocess.DEVNULL)
     lib, teacher, weights = ggml(), gguf.GGUFReader(model), importance(model, train)
     exact = ["--exact"] if os.environ.get("B2_EXACT", "1") == "1" else []
     for name in sys.argv[4:] or TYPES.split():

@@ -46,11 +46,12 @@ row() { # NAME TOKENS OPTION...
     shift 2
     "$bonsai2" compress "$model" -o "$out" --force ${type:+--rule "*=$type"} \
         "${more[@]}" --report "$work/ternary.json" "$@" >/dev/null
-    local each
+    local each options
     for each in "$text:$chunks" "${also[@]/%/:16}"; do
         "$bonsai2" eval kld -m "$out" --baseline "$model" --text "${each%:*}" --ctx 512 \
             --chunks "${each##*:}" $exact --json >"$work/ternary-kld.json"
-        write "$name" "$n" "${*//$work\//}"
+        options=${*//"$work/"/}
+        write "$name" "$n" "${options//"$(dirname "$text")/"/}"
     done
     rm -f "$out"
 }
