@@ -44,7 +44,7 @@ static enum dtype smallest_padded(int64_t width)
 /* Types of few levels. Ternary ones and ours are rotated wherever a rotation is asked for. */
 static bool is_coarse(enum dtype t)
 {
-    return (dtype_info(t)->flags & DTF_TERNARY) || t == DT_B2_Q2 || t == DT_B2_Q3;
+    return (dtype_info(t)->flags & (DTF_TERNARY | DTF_ODD)) != 0;
 }
 
 /* Four and five bits gain as much by it, but every program reads them as they are. */
@@ -231,9 +231,8 @@ static enum b2_status add_named(const struct choose *c, struct choose_item *it,
  * makes files for every program. */
 static bool in_ladder(const struct recipe *r, enum dtype t)
 {
-    const bool own = t == DT_B2_Q2 || t == DT_B2_Q3;
-
-    return r->effort >= RECIPE_NORMAL ? t != DT_Q2_0 : !own;
+    return r->effort >= RECIPE_NORMAL ? t != DT_Q2_0
+                                      : !(dtype_info(t)->flags & DTF_ODD);
 }
 
 /* Everything a budget may choose for this tensor: smaller than the source, or the

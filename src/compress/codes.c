@@ -16,7 +16,7 @@ enum { MAX_BLOCK_BYTES = 80 };
 
 static bool is_odd(enum dtype t)
 {
-    return t == DT_B2_Q2 || t == DT_B2_Q3;
+    return (dtype_info(t)->flags & DTF_ODD) != 0;
 }
 
 bool codes_of(struct codes *out, enum dtype t)

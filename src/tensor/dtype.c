@@ -19,6 +19,7 @@ enum {
     A = DTF_APART,
     P = DTF_PRIVATE,
     Q = DTF_QUADS,
+    O = DTF_ODD,
     NO_ID = -1
 };
 
@@ -49,8 +50,8 @@ static const struct dtype_info table[N_DTYPES] = {
     [DT_B2_T64] = {"B2_T64", 0x42320040, 64, 14, W | T | E | P},
     [DT_B2_C128] = {"B2_C128", 0x42320180, 128, 25, W | T | E | P | Q},
     [DT_B2_C64] = {"B2_C64", 0x42320140, 64, 13, W | T | E | P | Q},
-    [DT_B2_Q2] = {"B2_Q2", 0x42320240, 64, 17, W | E | P},
-    [DT_B2_Q3] = {"B2_Q3", 0x42320340, 64, 25, W | E | P},
+    [DT_B2_Q2] = {"B2_Q2", 0x42320240, 64, 17, W | E | P | O},
+    [DT_B2_Q3] = {"B2_Q3", 0x42320340, 64, 25, W | E | P | O},
     [DT_F64] = {"F64", 28, 1, 8, F},
     [DT_I8] = {"I8", 24, 1, 1, 0},
     [DT_I16] = {"I16", 25, 1, 2, 0},

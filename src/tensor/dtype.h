@@ -57,6 +57,7 @@ enum {
     DTF_APART = 1 << 4,   /* blocks hold codes; their scale is tensor.scale */
     DTF_PRIVATE = 1 << 5, /* a file must declare it: format/private.h */
     DTF_QUADS = 1 << 6,   /* not all ternary codes exist: words of tensor/quad.h */
+    DTF_ODD = 1 << 7,     /* codes are odd, an even number of them: tensor/odd.c */
 };
 
 struct dtype_info {

@@ -2,8 +2,8 @@
 add_library(b2_kt STATIC kernels/kt.c)
 target_include_directories(b2_kt PUBLIC ${CMAKE_CURRENT_SOURCE_DIR})
 target_link_libraries(b2_kt PUBLIC b2_kernel)
-b2_test(test_kernels SRC kernels/test_kernels.c LIBS b2_kt LABELS kernels)
-b2_test(test_kernel_broken SRC kernels/test_broken.c LIBS b2_kt LABELS kernels)
+b2_test(test_kernels SRC kernels/test_kernels.c LIBS b2_kt LABELS kernels TIMEOUT 240)
+b2_test(test_kernel_broken SRC kernels/test_broken.c LIBS b2_kt LABELS kernels TIMEOUT 240)
 if(B2_AMX_FLAGS) # the level's own code over emulated tiles: library b2_amx_emulated
     add_library(b2_amx_emulated OBJECT ${CMAKE_SOURCE_DIR}/src/kernel/x86/gemm_amx.c
         kernels/amx_emulated.c)

@@ -26,7 +26,7 @@ target_link_options(selftest_broken PRIVATE -Wl,--wrap=kernels_init)
 add_test(NAME cli_selftest COMMAND Python3::Interpreter
     ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_selftest.py $<TARGET_FILE:bonsai2_cli>
     $<TARGET_FILE:selftest_broken> ${B2_STORIES})
-set_tests_properties(cli_selftest PROPERTIES TIMEOUT 180 LABELS unit)
+set_tests_properties(cli_selftest PROPERTIES TIMEOUT 400 LABELS unit)
 
 # Ability: instructions, tasks, log-likelihoods beside lm-evaluation-harness's.
 b2_test(test_ifeval SRC unit/test_ifeval.c LIBS b2_eval)

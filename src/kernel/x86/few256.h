@@ -168,12 +168,8 @@ static ALWAYS_INLINE void few_rows(struct few *m, float *y, int64_t y_step,
             few_set(m, s, r + (int64_t)i * SET_ROWS, m->acc[i], n_t, take);
     }
     for (int i = 0; i < n_sets; i++, r += SET_ROWS)
-        for (int j = 0; j < n_t; j++) {
-            store_rows(y + j * y_step + r, m->acc[i][j][0], m->x->d[j], s->rows - r);
-            if (s->rows - r > ROWS)
-                store_rows(y + j * y_step + r + ROWS, m->acc[i][j][1], m->x->d[j],
-                           s->rows - r - ROWS);
-        }
+        for (int j = 0; j < n_t; j++)
+            store_halves(y + j * y_step + r, m->acc[i][j], m->x->d[j], s->rows - r);
 }
 
 /* y[t * y_step + r] = row r of s, blocks of 1 << block_log groups, times token t of x, which

@@ -176,12 +176,10 @@ static ALWAYS_INLINE void lines_tile(struct lines *m, float *y, int64_t y_step,
     }
     for (int i = 0; i < n_sets; i++, r += SET_ROWS)
         for (int j = 0; j < m->n_tokens; j++) {
-            float *to = y + (m->t + j) * y_step + r, d = m->x->d[m->t + j];
-            const float *acc = m->acc[i][j];
-            store_rows(to, _mm256_loadu_ps(acc), d, s->rows - r);
-            if (s->rows - r > ROWS)
-                store_rows(to + ROWS, _mm256_loadu_ps(acc + ROWS), d,
-                           s->rows - r - ROWS);
+            const float *sums = m->acc[i][j];
+            const __m256 acc[2] = {_mm256_loadu_ps(sums), _mm256_loadu_ps(sums + ROWS)};
+            store_halves(y + (m->t + j) * y_step + r, acc, m->x->d[m->t + j],
+                         s->rows - r);
         }
 }
 

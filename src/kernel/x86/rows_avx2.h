@@ -66,4 +66,12 @@ static ALWAYS_INLINE void store_rows(float *y, __m256 acc, float d, int64_t n)
         _mm256_maskstore_ps(y, first_lanes(n), acc);
 }
 
+/* The same of sixteen rows, in two halves. */
+static ALWAYS_INLINE void store_halves(float *y, const __m256 *acc, float d, int64_t n)
+{
+    store_rows(y, acc[0], d, n);
+    if (n > ROWS)
+        store_rows(y + ROWS, acc[1], d, n - ROWS);
+}
+
 #endif

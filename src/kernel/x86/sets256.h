@@ -152,14 +152,6 @@ static ALWAYS_INLINE struct set_acc set_acc_zero(void)
                             {_mm256_setzero_si256(), _mm256_setzero_si256()}};
 }
 
-static ALWAYS_INLINE void store_set(float *y, const struct set_acc *a, float d,
-                                    int64_t n_rows)
-{
-    store_rows(y, a->acc[0], d, n_rows);
-    if (n_rows > ROWS)
-        store_rows(y + ROWS, a->acc[1], d, n_rows - ROWS);
-}
-
 static ALWAYS_INLINE void one_set(float *y, const uint8_t *set, int64_t n_rows,
                                   int groups, const struct kq_act *x,
                                   enum kset_form form)
@@ -177,7 +169,7 @@ static ALWAYS_INLINE void one_set(float *y, const uint8_t *set, int64_t n_rows,
             line += (ptrdiff_t)QUADS * KSET_LINE;
         }
     one_2bits_set(&a, set, line, &tok, g, n_groups, groups);
-    store_set(y, &a, x->d[0], n_rows);
+    store_halves(y, a.acc, x->d[0], n_rows);
 }
 
 /* A line of 2-bit codes to a group. */
