@@ -81,7 +81,8 @@ def group_scale(w):
     return np.maximum(c[np.arange(len(w)), k] / (k + 1), 1e-9)
 
 
-def compensate(w, metric, threshold=.5, escapes=0., order="diagonal", scales="entry", damp=.01):
+def compensate(w, metric, threshold=.5, escapes=0., order="diagonal", scales="entry", damp=.01,
+               decay=0., solve=False):
     """(weights as rounded, codes): rounds column by column, what is lost goes on (GPTQ)."""
     width = w.shape[1]
     diag = np.diag(metric)
@@ -92,19 +93,26 @@ def compensate(w, metric, threshold=.5, escapes=0., order="diagonal", scales="en
     p = places.ravel()
     h = metric[np.ix_(p, p)]
     u = np.linalg.cholesky(np.linalg.inv(h + damp * np.mean(diag) * np.eye(width))).T
-    first, w = w[:, p].copy(), w[:, p].copy()
+    first, w, pivots = w[:, p].copy(), w[:, p].copy(), np.mean(np.diag(u))
     out, codes = np.zeros_like(w), np.zeros(w.shape, int)
     for g in range(0, width, GROUP):
         end = g + GROUP
         s = group_scale((w if scales == "entry" else first)[:, g:end])
-        far = max(1.5, np.quantile(np.abs(w[:, g:end]) / s[:, None], 1 - escapes)) if escapes else np.inf
+        far = np.inf
+        if escapes:
+            far = max(1.5, np.quantile(np.abs(w[:, g:end]) / s[:, None], 1 - escapes))
         for j in range(g, end):
             r = w[:, j] / s
             c = np.sign(r) * ((np.abs(r) >= threshold) + (np.abs(r) > far).astype(int))
             codes[:, j], out[:, j] = c, c * s
             w[:, j] = (w[:, j] - out[:, j]) / u[j, j]
-            w[:, j + 1:end] -= np.outer(w[:, j], u[j, j + 1:end])
+            less = np.exp(-decay * np.clip(u[j, j] / pivots, .3, 3) * (j - g) / GROUP)
+            w[:, j + 1:end] -= less * np.outer(w[:, j], u[j, j + 1:end])
         w[:, end:] -= w[:, g:end] @ u[g:end, end:]
+    for g in range(0, width if solve else 0, GROUP):  # scales again, in the metric
+        t, part = codes[:, g:g + GROUP], slice(g, g + GROUP)
+        gain = ((first - out) @ h[:, part] * t).sum(1)
+        out[:, part] += (gain / np.maximum((t @ h[part, part] * t).sum(1), 1e-30))[:, None] * t
     back = np.argsort(p)
     return out[:, back], codes[:, back]
 
@@ -122,7 +130,7 @@ def try_arm(item, block="each", fold=0., **how):
         s = (rms / np.exp(np.mean(np.log(rms)))) ** fold
         w, metric, test = w * s, metric / np.outer(s, s), test / np.outer(s, s)
     if block != "none":
-        size = {"each": width & -width if width & -width <= 1024 else 1024, "one": 64, "full": width}[block]
+        size = {"each": min(width & -width, 1024), "one": 64, "full": width}[block]
         r = rotation(width, size)
         w, metric, test = w @ r, r.T @ metric @ r, r.T @ test @ r
     out, codes = compensate(w, metric, **how)
@@ -144,6 +152,8 @@ ARMS = (
     ("fold .75", {"fold": .75}),
     ("columns in natural order", {"order": "natural"}),
     ("scales of the weights as they came", {"scales": "first"}),
+    ("scales solved again in the metric", {"solve": True}),
+    ("decay inside a group", {"decay": 1.}),
     ("damping .001", {"damp": .001}),
     ("damping .1", {"damp": .1}),
     ("threshold .55", {"threshold": .55}),
