@@ -11,6 +11,7 @@
 #   absmean ls rotation compensation mismatch refinement
 # each of which has what stands before it, or, everything as in refinement but what is said,
 #   unrotated one-block   no rotation; one block for all widths (64, not 64 and 512)
+#   full-width            blocks as wide as the rows (576 and 1,536)
 #   all-mismatch          makes up for the whole error of what came before, not for half
 #   wiki-maths no-wiki    calibrated on these mixes (docs/COMPRESS.md), not on TRAIN
 #   words     all linear layers in B2_C64 (1.625 bits: words of four codes)
@@ -93,6 +94,7 @@ for name in ${*:-absmean ls rotation compensation mismatch refinement}; do
         more=("${keep[@]}")
         ;;
     unrotated) row $name "$tokens" "${cal[@]}" --rotate none ;;
+    full-width) row $name "$tokens" "${cal[@]}" --rotate whole ;;
     one-block) row $name "$tokens" "${cal[@]}" --rotate auto ;;
     all-mismatch) row $name "$tokens" "${cal[@]}" --mismatch 1 ;;
     wiki-maths | no-wiki) mix $name ;;

@@ -20,7 +20,7 @@ struct backend;
  * one width; compared by address. */
 struct rotation {
     int64_t width;      /* a multiple of block */
-    int64_t block;      /* a power of two */
+    int64_t block;      /* one of tensor/hadamard.h */
     const float *signs; /* [width] of +1 and -1; NULL: all +1 */
     /* Heads of `head` values that are put in another order before the signs: place
      * g * reps + r gets head r * (heads / reps) + g. 0: none. */

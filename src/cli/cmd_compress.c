@@ -176,11 +176,12 @@ static int read_words(struct compress *c, const struct cmd *cmd)
 
 /* How ternary groups and rows are rounded. */
 #define ROUNDING_OPTS(c) \
-    {OPT_STR, 0, "rotate", "none|auto|each|N", &(c)->rotate, 0, 0, \
+    {OPT_STR, 0, "rotate", "none|auto|each|whole|N", &(c)->rotate, 0, 0, \
      "Rotate the inputs of ternary linear layers in blocks of N before rounding; " \
-     "auto: the largest that fits all; each: the largest for each width. Less error, " \
-     "but only programs that know prism.hadamard keys (each: bonsai2.rotation keys) " \
-     "can run the file. [none; each with --effort normal]"}, \
+     "auto: the largest that fits all; each: the largest for each width, a power of " \
+     "two; whole: also of orders 12, 20 and 28. Less error, but only programs that " \
+     "know prism.hadamard keys (each, whole: bonsai2.rotation keys) can run the file. " \
+     "[none; each with --effort normal]"}, \
     {OPT_STR, 0, "ternary-rule", "ls|round|threshold|twn", &(c)->ternary_rule, 0, 0, \
      "How codes and scale of a ternary group are found; ls: least squares. [ls]"}, \
     {OPT_STR, 0, "tail", "keep|pad", &(c)->tail, 0, 0, \

@@ -332,8 +332,11 @@ static enum b2_status prepare_rotation(struct choose *c, const struct meta *m,
                        "--rotate none");
     if (block == RECIPE_ROTATE_AUTO)
         block = auto_block;
-    c->rotate =
-        rotate_new(block == RECIPE_ROTATE_EACH ? ROTATE_EACH : block, c->recipe->seed);
+    if (block == RECIPE_ROTATE_EACH)
+        block = ROTATE_EACH;
+    else if (block == RECIPE_ROTATE_WHOLE)
+        block = ROTATE_WHOLE;
+    c->rotate = rotate_new(block, c->recipe->seed);
     if (!c->rotate)
         return err_set(err, B2_ENOMEM, "rotation: out of memory");
     for (int64_t i = 0; i < c->n && !rc; i++) {

@@ -23,7 +23,17 @@ struct job {
     struct fit_stat *stat;    /* [blocks of rows] */
     double *loss, *energy;    /* [blocks of rows] */
     int64_t *bad;             /* [blocks of rows] a row beyond the type, or -1 */
+    int64_t *uncorrected;     /* [blocks of rows] */
 };
+
+/* The goal of row r of a block from row [d], which is overwritten. */
+static void set_goal(const struct job *j, struct comp_block *k, int64_t r, float *row)
+{
+    if (j->rotate)
+        rotate_fold_row(j->rotate, row, k->d);
+    for (int64_t p = 0; p < k->d; p++)
+        k->goal[r * k->d + p] = row[k->m->perm[p]];
+}
 
 /* Eta of the way from the teacher's rows to those that make up for the inputs' error;
  * rotated, in the order of the metric. */
@@ -38,13 +48,8 @@ static void make_goal(const struct job *j, struct comp_block *k, int64_t first)
         blas_gemm(j->b, k->work, d, (struct blas_size){k->rows, d, d},
                   (struct blas_mat){w, d, false},
                   (struct blas_mat){j->target, d, false}, eta, 1.0f - eta);
-    for (int64_t r = 0; r < k->rows; r++) {
-        float *row = k->work + r * d;
-        if (j->rotate)
-            rotate_fold_row(j->rotate, row, d);
-        for (int64_t p = 0; p < d; p++)
-            k->goal[r * d + p] = row[k->m->perm[p]];
-    }
+    for (int64_t r = 0; r < k->rows; r++)
+        set_goal(j, k, r, k->work + r * d);
 }
 
 /* Sums of x H xᵀ over the rows of x = other; work is overwritten. */
@@ -124,6 +129,28 @@ static void finish_block(const struct job *j, struct comp_block *k, int64_t inde
     }
 }
 
+/* The sweep of block i. What came before can have lost an input that the teacher has, and
+ * then to make up for it takes weights beyond the type: such a row gets the teacher's row
+ * as its goal. False: that is beyond the type too. */
+static bool sweep_block(const struct job *j, struct comp_block *k, int64_t i)
+{
+    bool plain[COMP_ROWS] = {false};
+    int64_t bad = 0;
+
+    while (!comp_sweep(k, j->how->rule, &bad)) {
+        float *row = k->work + bad * k->d;
+        if (plain[bad] || !j->target) {
+            j->bad[i] = i * COMP_ROWS + bad;
+            return false;
+        }
+        plain[bad] = true;
+        j->uncorrected[i]++;
+        memcpy(row, j->w + (i * COMP_ROWS + bad) * k->d, (size_t)k->d * sizeof *row);
+        set_goal(j, k, bad, row);
+    }
+    return true;
+}
+
 static void run_blocks(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const struct job *j = ctx;
@@ -133,10 +160,8 @@ static void run_blocks(void *ctx, int64_t begin, int64_t end, int thread)
         k->rows = min_i64(COMP_ROWS, j->rows - i * COMP_ROWS);
         make_goal(j, k, i * COMP_ROWS);
         j->bad[i] = -1;
-        if (!comp_sweep(k, j->how->rule, &j->bad[i])) {
-            j->bad[i] += i * COMP_ROWS;
+        if (!sweep_block(j, k, i))
             continue;
-        }
         if (j->how->passes > 0)
             comp_scales(k);
         for (int pass = 0; pass < j->how->passes; pass++) {
@@ -194,6 +219,7 @@ static enum b2_status sum_blocks(const struct job *j, int64_t n, struct b2_err *
 
     out->stat = (struct fit_stat){0};
     out->loss = out->energy = 0.0;
+    out->uncorrected = 0;
     for (int64_t i = 0; i < n; i++) {
         if (j->bad[i] >= 0)
             return err_set(err, B2_EUNSUP,
@@ -202,6 +228,7 @@ static enum b2_status sum_blocks(const struct job *j, int64_t n, struct b2_err *
         fit_stat_add(&out->stat, &j->stat[i]);
         out->loss += j->loss[i];
         out->energy += j->energy[i];
+        out->uncorrected += j->uncorrected[i];
     }
     return B2_OK;
 }
@@ -232,7 +259,8 @@ enum b2_status compensate_rows(struct compensate_out *out, const struct codes *c
     j.loss = mem_calloc((size_t)n, sizeof *j.loss);
     j.energy = mem_calloc((size_t)n, sizeof *j.energy);
     j.bad = mem_calloc((size_t)n, sizeof *j.bad);
-    have = j.block && j.stat && j.loss && j.energy && j.bad;
+    j.uncorrected = mem_calloc((size_t)n, sizeof *j.uncorrected);
+    have = j.block && j.stat && j.loss && j.energy && j.bad && j.uncorrected;
     for (int t = 0; have && t < threads; t++)
         have = make_block(&j.block[t], &j);
     enum b2_status rc = have ? B2_OK : err_set(err, B2_ENOMEM, "out of memory");
@@ -247,5 +275,6 @@ enum b2_status compensate_rows(struct compensate_out *out, const struct codes *c
     mem_free(j.loss);
     mem_free(j.energy);
     mem_free(j.bad);
+    mem_free(j.uncorrected);
     return rc;
 }

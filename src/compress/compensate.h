@@ -30,6 +30,7 @@ struct compensate_out {
     struct fit_stat stat; /* against the teacher's weight */
     double loss, energy; /* of outputs: sums of e H eᵀ and w H wᵀ over rows, e and w
                               against the target */
+    int64_t uncorrected; /* rows whose target was beyond the type: the teacher's instead */
 };
 
 /* w [rows, d] finite; m: of the same group as the type's; target: [d, d] of

@@ -4,6 +4,7 @@
 #include "compress/convert_int.h"
 #include "format/private.h"
 #include "format/tail.h"
+#include "model/rotation.h"
 #include "tensor/quant.h"
 
 #include <inttypes.h>
@@ -102,9 +103,8 @@ enum b2_status convert_meta(struct convert *c, struct b2_err *err)
         return err_set(err, B2_ENOMEM, "out of memory for the keys");
     for (int64_t i = 0; !rc && i < meta_count(m); i++) {
         const struct meta_kv *kv = meta_at(m, i);
-        bool rotation = strncmp(kv->key, "prism.hadamard.", 15) == 0;
         if (strncmp(kv->key, "split.", 6) != 0 && !tail_is_key(kv->key) &&
-            !private_is_key(kv->key) && !(rotation && c->p->unrotate))
+            !private_is_key(kv->key) && !(c->p->unrotate && rotation_is_key(kv->key)))
             rc = meta_copy(c->meta, kv, err);
     }
     if (!rc)

@@ -3,7 +3,7 @@
  */
 #include "compress/convert_rows.h"
 
-#include "compress/rotate.h"
+#include "tensor/hadamard.h"
 #include "tensor/quant.h"
 
 #include <inttypes.h>
@@ -112,8 +112,7 @@ static void restore_heads(const struct rotation *rot, float *x, float *copy)
 /* x := (x H) diag(s), block by block, then the order of heads. copy: as long as x. */
 static void unfold_row(const struct rotation *rot, float *x, float *copy)
 {
-    for (int64_t b = 0; b < rot->width; b += rot->block)
-        rotate_hadamard(x + b, rot->block);
+    hadamard_apply(x, rot->width, rot->block);
     for (int64_t i = 0; rot->signs && i < rot->width; i++)
         x[i] *= rot->signs[i];
     if (rot->head)

@@ -230,9 +230,9 @@ static void cut_input(struct trial *t, enum stream_input in)
             struct codes codes;
             if (!is_compensable(it, &it->candidate[k], &codes))
                 continue;
-            unit = max_i64(unit, codes.group);
+            unit = slabs_unit(unit, codes.group);
             if (it->candidate[k].fold)
-                unit = max_i64(unit, rotate_block_of(c->rotate, d));
+                unit = slabs_unit(unit, rotate_block_of(c->rotate, d));
         }
     }
     t->slabs = slabs_cut(d, unit, c->recipe->metric_width);

@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "base/pool.h"
 #include "compress/heads.h"
-#include "compress/rotate.h"
+#include "tensor/hadamard.h"
 #include "tensor/quant.h"
 #include "train/soft.h"
 
@@ -147,16 +147,16 @@ void latent_fold(const struct rotation *rot, float *x)
     heads_group(&h, x, rot ? rot->width : 0);
     for (int64_t i = 0; rot && i < rot->width; i++)
         x[i] *= rot->signs ? rot->signs[i] : 1.0f;
-    for (int64_t i = 0; rot && i < rot->width; i += rot->block)
-        rotate_hadamard(x + i, rot->block);
+    if (rot)
+        hadamard_apply(x, rot->width, rot->block);
 }
 
 void latent_unfold(const struct rotation *rot, float *x)
 {
     const struct heads h = heads_of(rot);
 
-    for (int64_t i = 0; rot && i < rot->width; i += rot->block)
-        rotate_hadamard(x + i, rot->block);
+    if (rot)
+        hadamard_apply(x, rot->width, rot->block);
     for (int64_t i = 0; rot && i < rot->width; i++)
         x[i] *= rot->signs ? rot->signs[i] : 1.0f;
     heads_ungroup(&h, x, rot ? rot->width : 0);

@@ -324,9 +324,9 @@ static struct slabs cut_input(const struct normal *n, enum stream_input in)
         const struct part *p = &n->part[n->layer][part];
         if (stream_input_of((enum stream_part)part) != in || !p->compensated)
             continue;
-        unit = max_i64(unit, p->codes.group);
+        unit = slabs_unit(unit, p->codes.group);
         if (choose_picked(item_of(n, p))->fold)
-            unit = max_i64(unit, rotate_block_of(n->p.c->rotate, d));
+            unit = slabs_unit(unit, rotate_block_of(n->p.c->rotate, d));
     }
     return slabs_cut(d, unit, n->p.recipe->metric_width);
 }
@@ -414,10 +414,12 @@ static enum b2_status compensate_part(struct normal *n, struct stage *s,
     if (rc)
         err_wrap(err, "tensor %s", it->t->name);
     else if (s->i == s->slabs.n - 1)
-        log_line(n->p.log, LOG_DEBUG,
-                 "%s: %.4f of the output's energy lost, damping %g", it->t->name,
-                 p->out.energy > 0.0 ? p->out.loss / p->out.energy : 0.0,
-                 s->metric.damp);
+        log_line(
+            n->p.log, LOG_DEBUG,
+            "%s: %.4f of the output's energy lost, damping %g, %lld rows that do not "
+            "make up for earlier layers because they would not fit the type",
+            it->t->name, p->out.energy > 0.0 ? p->out.loss / p->out.energy : 0.0,
+            s->metric.damp, (long long)p->out.uncorrected);
     return rc;
 }
 

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "format/private.h"
 #include "format/tail.h"
+#include "model/rotation.h"
 
 #include <string.h>
 
@@ -26,8 +27,7 @@ static const struct {
 static bool is_dropped(const char *key)
 {
     return strncmp(key, "split.", 6) == 0 || strcmp(key, "general.alignment") == 0 ||
-           (strncmp(key, "bonsai2.", 8) == 0 &&
-            strncmp(key, "bonsai2.rotation.", 17) != 0);
+           (strncmp(key, "bonsai2.", 8) == 0 && !rotation_is_key(key));
 }
 
 static enum dtype main_type(const struct choose *c)

@@ -210,12 +210,15 @@ enum b2_status recipe_set_rotate(struct recipe *r, const char *word, struct b2_e
         r->rotate = RECIPE_ROTATE_EACH;
         return B2_OK;
     }
+    if (strcmp(word, "whole") == 0) {
+        r->rotate = RECIPE_ROTATE_WHOLE;
+        return B2_OK;
+    }
     if (!opt_parse_int(&n, word, 2, 65536) || (n & (n - 1)) != 0)
-        return err_set(
-            err, B2_EARG,
-            "rotation '%s': expected none, auto, each or a power of two from "
-            "2 to 65536",
-            word);
+        return err_set(err, B2_EARG,
+                       "rotation '%s': expected none, auto, each, whole or a power of "
+                       "two from 2 to 65536",
+                       word);
     r->rotate = n;
     return B2_OK;
 }
@@ -366,6 +369,8 @@ void recipe_json(const struct recipe *r, struct str *out)
         str_put(out, "\"auto\"");
     else if (r->rotate == RECIPE_ROTATE_EACH)
         str_put(out, "\"each\"");
+    else if (r->rotate == RECIPE_ROTATE_WHOLE)
+        str_put(out, "\"whole\"");
     else if (r->rotate == RECIPE_ROTATE_NONE)
         str_put(out, "\"none\"");
     else

@@ -36,7 +36,12 @@ enum recipe_tail {
     RECIPE_TAIL_PAD,    /* is stored with zeros up to the next group (format/tail.h) */
 };
 
-enum { RECIPE_ROTATE_NONE = 0, RECIPE_ROTATE_AUTO = -1, RECIPE_ROTATE_EACH = -2 };
+enum {
+    RECIPE_ROTATE_NONE = 0,
+    RECIPE_ROTATE_AUTO = -1,
+    RECIPE_ROTATE_EACH = -2,
+    RECIPE_ROTATE_WHOLE = -3,
+};
 
 /* In order: each does what those before it do. Best trains what normal gives. */
 enum recipe_effort { RECIPE_FAST, RECIPE_NORMAL, RECIPE_BEST };

@@ -5,12 +5,12 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
+#include "tensor/hadamard.h"
 
-#include <math.h>
 #include <string.h>
 
 struct rotate {
-    int64_t mode; /* a block, or ROTATE_EACH */
+    int64_t mode; /* a block, ROTATE_EACH or ROTATE_WHOLE */
     uint64_t seed;
     int n_widths;
     int64_t block[ROTATE_MAX_WIDTHS];
@@ -45,8 +45,8 @@ int64_t rotate_mode(const struct rotate *r)
 
 int64_t rotate_block(const struct rotate *r)
 {
-    for (int i = 1; i < r->n_widths; i++)
-        if (r->block[i] != r->block[0])
+    for (int i = 0; i < r->n_widths; i++)
+        if (r->block[i] != r->block[0] || hadamard_pow2(r->block[i]) != r->block[i])
             return 0;
     return r->n_widths ? r->block[0] : 0;
 }
@@ -62,8 +62,12 @@ static int find_width(const struct rotate *r, int64_t width)
 
 enum b2_status rotate_add_width(struct rotate *r, int64_t width, struct b2_err *err)
 {
-    int64_t block = r->mode == ROTATE_EACH ? rotate_auto_block(width) : r->mode;
+    int64_t block = r->mode;
 
+    if (r->mode == ROTATE_EACH || r->mode == ROTATE_WHOLE)
+        block = width <= 0               ? 1
+                : r->mode == ROTATE_EACH ? rotate_auto_block(width)
+                                         : hadamard_largest(width);
     if (find_width(r, width) >= 0)
         return B2_OK;
     if (width > 0 && block < 2)
@@ -118,39 +122,20 @@ struct rotate *rotate_slice(const struct rotate *r, int64_t width, int64_t from,
     return s;
 }
 
-void rotate_hadamard(float *x, int64_t n)
-{
-    float scale = 1.0f / sqrtf((float)n); /* as kernel_fwht_c does it, to the bit */
-
-    for (int64_t i = 0; i < n; i++)
-        x[i] *= scale;
-    for (int64_t len = 1; len < n; len *= 2) {
-        for (int64_t at = 0; at < n; at += 2 * len) {
-            for (int64_t i = at; i < at + len; i++) {
-                float u = x[i], v = x[i + len];
-                x[i] = u + v;
-                x[i + len] = u - v;
-            }
-        }
-    }
-}
-
 void rotate_fold_row(const struct rotate *r, float *row, int64_t width)
 {
     int w = find_width(r, width);
 
     for (int64_t i = 0; i < width; i++)
         row[i] *= (float)r->signs[w][i];
-    for (int64_t at = 0; at < width; at += r->block[w])
-        rotate_hadamard(row + at, r->block[w]);
+    hadamard_apply(row, width, r->block[w]);
 }
 
 void rotate_unfold_row(const struct rotate *r, float *row, int64_t width)
 {
     int w = find_width(r, width);
 
-    for (int64_t at = 0; at < width; at += r->block[w])
-        rotate_hadamard(row + at, r->block[w]);
+    hadamard_apply(row, width, r->block[w]);
     for (int64_t i = 0; i < width; i++)
         row[i] *= (float)r->signs[w][i];
 }
@@ -182,19 +167,24 @@ static enum b2_status set_signs(const struct rotate *r, struct meta *m,
     return rc;
 }
 
-/* The widths have blocks of their own, which the vendor's contract cannot say. */
+/* Widths with blocks of their own, or blocks that are no power of two, which the vendor's contract cannot say. */
 static enum b2_status set_own_keys(const struct rotate *r, struct meta *m,
                                    const struct meta_str *names, uint64_t n_names,
                                    struct b2_err *err)
 {
     int32_t blocks[ROTATE_MAX_WIDTHS];
+    bool plain = true;
 
-    for (int i = 0; i < r->n_widths; i++)
+    for (int i = 0; i < r->n_widths; i++) {
         blocks[i] = (int32_t)r->block[i];
+        plain = plain && hadamard_pow2(r->block[i]) == r->block[i];
+    }
     enum b2_status rc = meta_set_u32(m, "bonsai2.rotation.version", 1, err);
     if (!rc)
         rc = meta_set_str(m, "bonsai2.rotation.transform",
-                          "normalized-sylvester-walsh-hadamard", err);
+                          plain ? "normalized-sylvester-walsh-hadamard"
+                                : "normalized-sylvester-paley-hadamard",
+                          err);
     if (!rc)
         rc = set_signs(r, m, "bonsai2.rotation.widths", "bonsai2.rotation.sign_values",
                        err);

@@ -7,6 +7,18 @@
 
 #include <string.h>
 
+int64_t slabs_unit(int64_t unit, int64_t n)
+{
+    int64_t a = unit, b = n;
+
+    while (b != 0) {
+        int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return unit / a * n;
+}
+
 struct slabs slabs_cut(int64_t d, int64_t unit, int64_t limit)
 {
     struct slabs s = {.n = 1, .d = d};
@@ -88,5 +100,6 @@ enum b2_status slab_compensate(struct compensate_out *out, const struct slab_job
     fit_stat_add(&out->stat, &part.stat);
     out->loss += part.loss;
     out->energy += part.energy;
+    out->uncorrected += part.uncorrected;
     return B2_OK;
 }

@@ -19,6 +19,9 @@ struct slabs {
     int64_t from[SLAB_MAX + 1]; /* slab i is columns [from[i], from[i + 1]) */
 };
 
+/* What a slab is a multiple of, if it was of unit, and is of n too. */
+int64_t slabs_unit(int64_t unit, int64_t n);
+
 /* d in as few slabs of at most limit (0: none) as multiples of unit allow; unit divides
  * d. Of even widths, as far as that goes. */
 struct slabs slabs_cut(int64_t d, int64_t unit, int64_t limit);

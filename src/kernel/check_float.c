@@ -343,6 +343,14 @@ static void check_fwht(struct kcheck *t)
             kcheck_reset(t);
         }
     }
+    static const int16_t other[] = {12, 20, 28, 48, 576, 640, 896, 1536, 3840};
+    for (int i = 0; i < (int)countof(other); i++) {
+        struct fcase c = make_fcase(t, 2 * other[i], KC_NORMAL);
+        t->k.fwht(c.y, c.n, other[i]);
+        t->ref.fwht(c.y_ref, c.n, other[i]);
+        same(t, "fwht of other orders", &c, other[i]);
+        kcheck_reset(t);
+    }
 }
 
 /* The fast transform against the matrix in double: H[r][c] = (-1)^popcount(r & c)/sqrt n. */

@@ -6,6 +6,7 @@
 #include "kernel/kernel.h"
 #include "base/cpu.h"
 #include "kernel/variants.h"
+#include "tensor/hadamard.h"
 
 #include <math.h>
 
@@ -98,7 +99,7 @@ static void init_ref(struct kernels *k)
         .weighted_sum = kernel_weighted_sum_c,
         .rope_norm = kernel_rope_norm_c,
         .rope_neox = kernel_rope_neox_c,
-        .fwht = kernel_fwht_c,
+        .fwht = hadamard_apply,
         .mul = kernel_mul_c,
         .sigmoid_mul = kernel_sigmoid_mul_c,
         .l2norm = kernel_l2norm_c,

@@ -200,9 +200,8 @@ struct kernels {
     void (*rope_norm)(float *x, const float *c, const float *s, int64_t n_pairs);
     void (*rope_neox)(float *x, const float *c, const float *s, int64_t n_pairs);
 
-    /* Normalised Walsh-Hadamard transform of each block of n, in place: multiplied by
-     * 1/sqrt(block) in F32 first, then butterflies of distance 1, 2, 4, ... block a
-     * power of two that divides n. */
+    /* hadamard_apply() (tensor/hadamard.h): the normalised transform of each block of x [n],
+     * in place. block divides n. */
     void (*fwht)(float *x, int64_t n, int64_t block);
     /* y = a * b; y may be a. */
     void (*mul)(float *y, const float *a, const float *b, int64_t n);

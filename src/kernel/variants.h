@@ -49,7 +49,6 @@ void kernel_weighted_sum_c(float *out, const float *p, const float *v, int64_t v
                            int64_t n_pos, int64_t dim);
 void kernel_rope_norm_c(float *x, const float *c, const float *s, int64_t n_pairs);
 void kernel_rope_neox_c(float *x, const float *c, const float *s, int64_t n_pairs);
-void kernel_fwht_c(float *x, int64_t n, int64_t block);
 
 /* ref/delta_ref.c */
 void kernel_sigmoid_mul_c(float *y, const float *gate, const float *x, int64_t n);

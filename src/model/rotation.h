@@ -11,7 +11,8 @@
  *
  * The contract has one block for all widths. Where no power of two fits them all well,
  * files of ours say the same with a block per width, in bonsai2.rotation.* keys:
- *   version 1, transform, widths i32[], blocks i32[] (powers of two that divide them),
+ *   version 1, transform, widths i32[], blocks i32[] (which divide them: powers of two, or,
+ *   with transform normalized-sylvester-paley-hadamard, any of tensor/hadamard.h),
  *   sign_values i32[] (one vector per width, concatenated), weight_names str[]
  */
 #ifndef MODEL_ROTATION_H
@@ -25,8 +26,8 @@ enum { ROTATION_MAX_WIDTHS = 64 };
 
 /* What the keys say; everything is borrowed from the meta. */
 struct rotation_decl {
-    uint32_t version;      /* 0: the file declares no rotation */
-    int64_t block;         /* a power of two; of all widths when blocks is NULL */
+    uint32_t version; /* 0: the file declares no rotation */
+    int64_t block;    /* a power of two, of all widths; 0 when blocks is not NULL */
     const int32_t *blocks; /* [n_widths] each width's, bonsai2.rotation only */
     bool explicit_signs, tied_output, gdn_v_grouped;
     int64_t k_heads, v_heads; /* of gated delta nets, when gdn_v_grouped; else 0 */
@@ -51,6 +52,9 @@ struct rotation_set {
     const struct rotation **forward; /* [tensors of the file]: NULL, not folded */
     const struct rotation **inverse;
 };
+
+/* Whether a key is part of a declaration: prism.hadamard.* or bonsai2.rotation.*. */
+bool rotation_is_key(const char *key);
 
 /* Whether gdn_v_grouped concerns a weight of this name. */
 bool rotation_has_heads(const char *name);

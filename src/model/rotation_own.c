@@ -3,6 +3,8 @@
  */
 #include "model/rotation_int.h"
 
+#include "tensor/hadamard.h"
+
 #include <string.h>
 
 #define PREFIX "bonsai2.rotation."
@@ -10,7 +12,8 @@
 static const char *const known_keys[] = {"version", "transform",   "widths",
                                          "blocks",  "sign_values", "weight_names"};
 
-static enum b2_status read_words(const struct meta *m, struct b2_err *err)
+/* paley: blocks may have factors 12, 20 and 28. */
+static enum b2_status read_words(bool *paley, const struct meta *m, struct b2_err *err)
 {
     const char *word;
     uint32_t version = 0;
@@ -22,24 +25,27 @@ static enum b2_status read_words(const struct meta *m, struct b2_err *err)
         return err_set(err, B2_EUNSUP,
                        "key " PREFIX "version = %u is not supported (1 is)", version);
     rc = meta_get_str(m, PREFIX "transform", &word, err);
-    if (!rc && strcmp(word, "normalized-sylvester-walsh-hadamard") != 0)
+    *paley = !rc && strcmp(word, "normalized-sylvester-paley-hadamard") == 0;
+    if (!rc && !*paley && strcmp(word, "normalized-sylvester-walsh-hadamard") != 0)
         rc = err_set(err, B2_EUNSUP,
-                     "key " PREFIX "transform = %.60s is not supported (only "
-                     "normalized-sylvester-walsh-hadamard)",
+                     "key " PREFIX "transform = %.60s is not supported "
+                     "(normalized-sylvester-walsh-hadamard and "
+                     "normalized-sylvester-paley-hadamard are)",
                      word);
     return rc;
 }
 
 /* Width i and its block. */
-static enum b2_status check_width(const struct rotation_decl *d, uint64_t i,
+static enum b2_status check_width(const struct rotation_decl *d, uint64_t i, bool paley,
                                   struct b2_err *err)
 {
     int32_t w = d->widths[i], b = d->blocks[i];
 
-    if (b < 2 || b > 1 << 20 || (b & (b - 1)) != 0)
+    if (b < 2 || b > 1 << 20 || !hadamard_exists(b) ||
+        (!paley && hadamard_pow2(b) != b))
         return err_set(err, B2_EFORMAT,
-                       "key " PREFIX "blocks: %d is not a power of two in 2..1048576",
-                       b);
+                       "key " PREFIX "blocks: %d is not a power of two%s in 2..1048576",
+                       b, paley ? ", nor one times 12, 20 and 28," : "");
     if (w <= 0 || w % b != 0)
         return err_set(err, B2_EFORMAT,
                        "key " PREFIX "widths: %d is not a multiple of its block %d", w,
@@ -52,7 +58,7 @@ static enum b2_status check_width(const struct rotation_decl *d, uint64_t i,
 }
 
 static enum b2_status read_widths(struct rotation_decl *d, const struct meta *m,
-                                  struct b2_err *err)
+                                  bool paley, struct b2_err *err)
 {
     uint64_t n_blocks, n_signs, sum = 0;
     enum b2_status rc =
@@ -71,7 +77,7 @@ static enum b2_status read_widths(struct rotation_decl *d, const struct meta *m,
                        (unsigned long long)d->n_widths, (unsigned long long)n_blocks,
                        ROTATION_MAX_WIDTHS);
     for (uint64_t i = 0; i < d->n_widths && !rc; i++) {
-        rc = check_width(d, i, err);
+        rc = check_width(d, i, paley, err);
         sum += rc ? 0 : (uint64_t)d->widths[i];
     }
     if (!rc && sum != n_signs)
@@ -87,11 +93,18 @@ static enum b2_status read_widths(struct rotation_decl *d, const struct meta *m,
     return rc;
 }
 
+bool rotation_is_key(const char *key)
+{
+    return strncmp(key, "prism.hadamard.", 15) == 0 ||
+           strncmp(key, PREFIX, strlen(PREFIX)) == 0;
+}
+
 enum b2_status rotation_read_own(struct rotation_decl *d, const struct meta *m,
                                  struct b2_err *err)
 {
     struct rotation_decl own = {.version = 1, .explicit_signs = true};
     int n_keys;
+    bool paley = false;
     enum b2_status rc =
         rotation_check_keys(m, PREFIX, known_keys, countof(known_keys), &n_keys, err);
 
@@ -101,9 +114,9 @@ enum b2_status rotation_read_own(struct rotation_decl *d, const struct meta *m,
         return err_set(err, B2_EFORMAT,
                        "keys prism.hadamard.* and " PREFIX
                        "*: a file has one rotation");
-    rc = read_words(m, err);
+    rc = read_words(&paley, m, err);
     if (!rc)
-        rc = read_widths(&own, m, err);
+        rc = read_widths(&own, m, paley, err);
     if (!rc)
         rc = meta_get_strs(m, PREFIX "weight_names", &own.forward, &own.n_forward, err);
     for (uint64_t i = 0; i < own.n_forward && !rc; i++)

@@ -140,6 +140,21 @@ for types in B2_Q2,B2_Q3,Q4_0,Q8_0 Q4_0,Q8_0; do
         "$(($(grep -c '^blk.* Q4_0 ' "$dir/out") * want))" ] || fail "$types: rotation"
     "$bin" run -m "$dir/g.gguf" -p ab -n 3 >"$dir/out" 2>"$dir/err" || fail "$types: run"
 done
+# Rows of 192 and 256 in blocks of 64, of 64 and 256, whole: with and without the rotation a
+# file is the same model.
+for rotate in 64 each whole; do
+    run "${args[@]}" --rotate $rotate -o "$dir/r.gguf" --force || fail "rotate $rotate"
+    "$bin" export "$dir/r.gguf" --unrotate --format gguf-f32 -o "$dir/back.gguf" --force \
+        >"$dir/out" 2>"$dir/err" || fail "rotate $rotate: export"
+    "$bin" inspect "$dir/back.gguf" | grep -q 'rotation *none declared' ||
+        fail "rotate $rotate: rotated back, and the keys say it is not"
+    "$bin" eval kld -m "$dir/r.gguf" --baseline "$dir/back.gguf" --exact --text \
+        "$dir/eval.txt" --ctx 32 --chunks 4 --json >"$dir/out" 2>"$dir/err" || fail "kld"
+    python3 - "$dir/out" <<'PY' || fail "rotate $rotate: another model"
+import json, sys
+sys.exit(not abs(json.load(open(sys.argv[1]))["mean_kld"]) < 1e-6)
+PY
+done
 run "${args[@]}" --layers 1 -o "$dir/l.gguf" --json || fail "layers"
 python3 - "$dir/out" <<'PY' || fail "layers: other tensors"
 import json, sys

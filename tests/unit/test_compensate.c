@@ -278,6 +278,20 @@ static void test_edges(void **state)
                      B2_EUNSUP);
     assert_non_null(strstr(err.msg, "row 3"));
     metric_sums_free(&s);
+    /* The teacher's inputs are a million times as large: no weights make up for that. */
+    static struct result plain;
+    static float z[T * D];
+    fill(3);
+    for (int i = 0; i < T * D; i++)
+        z[i] = 1e6f * x[i];
+    s = sums_of(x, z, T, D, NULL);
+    if (run(&r, DT_B2_T64, w, ROWS, &s, NULL, 0.5, 2, NULL, &err) ||
+        run(&plain, DT_B2_T64, w, ROWS, &s, NULL, 0.0, 2, NULL, &err))
+        fail_msg("%s", err.msg);
+    assert_int_equal(r.out.uncorrected, ROWS);
+    assert_int_equal(plain.out.uncorrected, 0);
+    assert_memory_equal(r.bytes, plain.bytes, ROWS * D / 64 * 14);
+    metric_sums_free(&s);
 }
 
 int main(void)

@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "base/pool.h"
 #include "base/rng.h"
-#include "compress/rotate.h"
+#include "tensor/hadamard.h"
 #include "tensor/quant.h"
 #include "train/blas.h"
 #include "unit/unit.h"
@@ -74,8 +74,8 @@ static void make_sample(struct sample *s, size_t kind, uint64_t seed)
 
 static void unfold(const struct sample *s, float *row)
 {
-    for (int64_t i = 0; s->w.rot && i < s->w.cols; i += s->rot.block)
-        rotate_hadamard(row + i, s->rot.block);
+    if (s->w.rot)
+        hadamard_apply(row, s->w.cols, s->rot.block);
     for (int64_t i = 0; s->w.rot && i < s->w.cols; i++)
         row[i] *= s->signs[i];
 }

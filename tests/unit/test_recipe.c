@@ -151,6 +151,8 @@ static void test_other_words(void **state)
     assert_int_equal(recipe_set_effort(&r, "lazy", &err), B2_EARG);
     assert_int_equal(recipe_set_rotate(&r, "each", &err), B2_OK);
     assert_int_equal(r.rotate, RECIPE_ROTATE_EACH);
+    assert_int_equal(recipe_set_rotate(&r, "whole", &err), B2_OK);
+    assert_int_equal(r.rotate, RECIPE_ROTATE_WHOLE);
 }
 
 static void test_ternary_type(void **state)

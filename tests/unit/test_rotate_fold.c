@@ -7,6 +7,7 @@
 #include "base/rng.h"
 #include "compress/rotate.h"
 #include "kernel/kernel.h"
+#include "tensor/hadamard.h"
 
 #include <math.h>
 
@@ -18,12 +19,12 @@ static void test_small(void **state)
     static const float want[4] = {5, -1, -2, 0}, back[4] = {1, 2, 3, 4};
 
     (void)state;
-    rotate_hadamard(x, 4);
+    hadamard_apply(x, 4, 4);
     assert_memory_equal(x, want, sizeof x);
-    rotate_hadamard(x, 4);
+    hadamard_apply(x, 4, 4);
     assert_memory_equal(x, back, sizeof x);
     unit[17] = 1.0f;
-    rotate_hadamard(unit, 128);
+    hadamard_apply(unit, 128, 128);
     for (int i = 0; i < 128; i++)
         assert_true(fabs(fabs((double)unit[i]) - 0.0883883) < 1e-6);
 }
@@ -43,7 +44,7 @@ static void test_against_definition_and_kernel(void **state)
         double worst = 0.0;
         static float got[MAX_N];
         memcpy(got, x, (size_t)n * sizeof *x);
-        rotate_hadamard(got, n);
+        hadamard_apply(got, n, n);
         for (int r = 0; r<n; r += n> 256 ? 37 : 1) {
             double sum = 0.0;
             for (int c = 0; c < n; c++)
@@ -97,7 +98,7 @@ static void test_product_survives(void **state)
         }
         assert_true(negative > widths[k] / 3 && negative < 2 * widths[k] / 3);
         for (int64_t at = 0; at < widths[k]; at += 64)
-            rotate_hadamard(x + at, 64);
+            hadamard_apply(x + at, 64, 64);
         rotate_fold_row(r, w, widths[k]);
         for (int64_t i = 0; i < widths[k]; i++)
             after += (double)w[i] * (double)x[i];

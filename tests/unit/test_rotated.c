@@ -11,6 +11,7 @@
 #include "compress/convert.h"
 #include "compress/convert_rows.h"
 #include "compress/pipeline.h"
+#include "tensor/hadamard.h"
 #include "unit/golden_logits.h"
 #include "unit/scratch.h"
 
@@ -264,7 +265,7 @@ static void test_unfold(void **state)
         signs[i] = 1.0f;
     rotate_fold_row(fold, signs, WIDTH);
     for (int i = 0; i < WIDTH; i += 32)
-        rotate_hadamard(signs + i, 32);
+        hadamard_apply(signs + i, 32, 32);
     for (int i = 0; i < WIDTH; i++)
         signs[i] = signs[i] > 0 ? 1.0f : -1.0f;
     const struct rotation rot = {

@@ -15,14 +15,15 @@
 
 static const char *const names[] = {"blk.0.attn_q.weight", "blk.0.ffn_down.weight"};
 
-/* Widths of 576 (blocks of 64) and 1536 (blocks of 512). */
-static struct rotate *make(struct meta *m)
+/* Widths of 576 and 1536: blocks of 64 and 512, or whole. */
+static struct rotate *make(struct meta *m, int64_t mode)
 {
-    struct rotate *r = rotate_new(ROTATE_EACH, 11);
+    struct rotate *r = rotate_new(mode, 11);
     struct meta_str s[countof(names)];
 
     assert_int_equal(rotate_add_width(r, 576, NULL), B2_OK);
-    assert_int_equal(rotate_block(r), 64); /* while it is the only one */
+    /* while it is the only one */
+    assert_int_equal(rotate_block(r), mode == ROTATE_EACH ? 64 : 0);
     assert_int_equal(rotate_add_width(r, 1536, NULL), B2_OK);
     assert_int_equal(rotate_block(r), 0);
     for (size_t i = 0; i < countof(names); i++)
@@ -33,23 +34,24 @@ static struct rotate *make(struct meta *m)
 
 static void test_round_trip(void **state)
 {
-    struct meta *m = meta_new(1 << 20);
-    struct rotation_decl d;
-    struct b2_err err = {0};
-    struct rotate *r = make(m);
-
     (void)state;
-    assert_null(meta_find(m, "prism.hadamard.version"));
-    if (rotation_read(&d, m, &err))
-        fail_msg("%s", err.msg);
-    assert_int_equal(d.version, 1);
-    assert_int_equal(d.n_widths, 2);
-    assert_int_equal(d.blocks[0], 64);
-    assert_int_equal(d.blocks[1], 512);
-    assert_int_equal(d.n_forward, 2);
-    assert_int_equal(d.n_inverse, 0);
-    rotate_free(r);
-    meta_free(m);
+    for (int i = 0; i < 2; i++) {
+        struct meta *m = meta_new(1 << 20);
+        struct rotation_decl d;
+        struct b2_err err = {0};
+        struct rotate *r = make(m, i ? ROTATE_WHOLE : ROTATE_EACH);
+        assert_null(meta_find(m, "prism.hadamard.version"));
+        if (rotation_read(&d, m, &err))
+            fail_msg("%s", err.msg);
+        assert_int_equal(d.version, 1);
+        assert_int_equal(d.n_widths, 2);
+        assert_int_equal(d.blocks[0], i ? 576 : 64);
+        assert_int_equal(d.blocks[1], i ? 1536 : 512);
+        assert_int_equal(d.n_forward, 2);
+        assert_int_equal(d.n_inverse, 0);
+        rotate_free(r);
+        meta_free(m);
+    }
 }
 
 /* One block for all widths is the vendor's contract. */
@@ -73,20 +75,19 @@ static void test_equal_blocks(void **state)
 }
 
 /* W' and the rotated input give what W and the input give; unfolding gives W back. */
-static void test_applied(void **state)
+static void applied(int64_t mode)
 {
     enum { D = 1536, ROWS = 5 };
     static float w[ROWS * D], folded[ROWS * D], y[ROWS], plain[ROWS];
     static float signs[D];
     struct meta *m = meta_new(1 << 20);
-    struct rotate *r = make(m);
+    struct rotate *r = make(m, mode);
     struct rotation_decl d;
     struct rng rng = rng_make(4);
     struct backend *be = NULL;
     struct act *a = NULL;
     const struct backend_config cfg = {.cpu = cpu_features(), .exact = true};
 
-    (void)state;
     assert_int_equal(rotation_read(&d, m, NULL), B2_OK);
     for (int i = 0; i < D; i++)
         signs[i] = (float)d.signs[576 + i];
@@ -123,6 +124,13 @@ static void test_applied(void **state)
     meta_free(m);
 }
 
+static void test_applied(void **state)
+{
+    (void)state;
+    applied(ROTATE_EACH);
+    applied(ROTATE_WHOLE);
+}
+
 static void set_i32s(struct meta *m, const char *key, const int32_t *v, uint64_t n)
 {
     assert_int_equal(meta_set_arr(m, key, MT_I32, v, n, NULL), B2_OK);
@@ -130,12 +138,13 @@ static void set_i32s(struct meta *m, const char *key, const int32_t *v, uint64_t
 
 static void test_refused(void **state)
 {
-    static const int32_t odd[] = {64, 96}, wide[] = {128, 512}, one[] = {64};
+    static const int32_t odd[] = {64, 96}, six[] = {64, 6}, wide[] = {128, 512},
+                         one[] = {64};
     static const int32_t twice[] = {576, 576}, half[] = {0};
     static const struct meta_str norm = {"blk.0.attn_norm.weight", 22};
 
     (void)state;
-    for (int i = 0; i < 10; i++) {
+    for (int i = 0; i < 11; i++) {
         static const struct {
             enum b2_status want;
             const char *says;
@@ -145,9 +154,10 @@ static void test_refused(void **state)
             {B2_EFORMAT, "multiple"},   {B2_EFORMAT, "equal"},
             {B2_EFORMAT, "twice"},      {B2_EFORMAT, "signs"},
             {B2_EFORMAT, "attn_norm"},  {B2_EFORMAT, "one rotation"},
+            {B2_EFORMAT, "12, 20"},
         };
         struct meta *m = meta_new(1 << 20);
-        struct rotate *r = make(m);
+        struct rotate *r = make(m, ROTATE_EACH);
         struct rotation_decl d;
         struct b2_err err = {0};
         enum b2_status rc = B2_OK;
@@ -179,6 +189,11 @@ static void test_refused(void **state)
             break;
         case 8:
             rc = meta_set_strs(m, P "weight_names", &norm, 1, NULL);
+            break;
+        case 10:
+            rc = meta_set_str(m, P "transform", "normalized-sylvester-paley-hadamard",
+                              NULL);
+            set_i32s(m, P "blocks", six, 2);
             break;
         default: {
             struct rotate *v = rotate_new(64, 1);

@@ -8,6 +8,7 @@
  */
 #include "kernel/arm/float4.h"
 #include "kernel/variants.h"
+#include "tensor/hadamard.h"
 
 #include <math.h>
 #include <string.h>
@@ -262,14 +263,16 @@ static ALWAYS_INLINE float32x4_t fwht4(float32x4_t x, float32x4_t scale)
 
 void kernel_fwht_neon(float *x, int64_t n, int64_t block)
 {
-    if (block < 4) {
-        kernel_fwht_c(x, n, block);
+    const int64_t pow2 = hadamard_pow2(block);
+
+    if (pow2 < 4) {
+        hadamard_apply(x, n, block);
         return;
     }
     float32x4_t scale = vdupq_n_f32(1.0f / sqrtf((float)block));
     for (int64_t i = 0; i < n; i += 4)
         vst1q_f32(x + i, fwht4(vld1q_f32(x + i), scale));
-    for (int64_t len = 4; len < block; len *= 2) {
+    for (int64_t len = 4; len < pow2; len *= 2) {
         for (int64_t i = 0; i < n; i += 2 * len) {
             for (int64_t j = i; j < i + len; j += 4) {
                 float32x4_t u = vld1q_f32(x + j), v = vld1q_f32(x + j + len);
@@ -278,4 +281,5 @@ void kernel_fwht_neon(float *x, int64_t n, int64_t block)
             }
         }
     }
+    hadamard_rest(x, n, block);
 }

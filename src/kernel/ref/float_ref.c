@@ -154,20 +154,3 @@ void kernel_rope_neox_c(float *x, const float *c, const float *s, int64_t n_pair
         x[n_pairs + i] = b * c[i] + a * s[i];
     }
 }
-
-void kernel_fwht_c(float *x, int64_t n, int64_t block)
-{
-    float scale = 1.0f / sqrtf((float)block);
-
-    for (int64_t i = 0; i < n; i++)
-        x[i] *= scale;
-    for (int64_t len = 1; len < block; len *= 2) {
-        for (int64_t i = 0; i < n; i += 2 * len) {
-            for (int64_t j = i; j < i + len; j++) {
-                float u = x[j], v = x[j + len];
-                x[j] = u + v;
-                x[j + len] = u - v;
-            }
-        }
-    }
-}

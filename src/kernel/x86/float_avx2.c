@@ -6,6 +6,7 @@
  */
 #include "kernel/variants.h"
 #include "kernel/x86/float8.h"
+#include "tensor/hadamard.h"
 
 #include <math.h>
 #include <string.h>
@@ -334,14 +335,16 @@ static ALWAYS_INLINE __m256 fwht8(__m256 x, __m256 scale)
 
 void kernel_fwht_avx2(float *x, int64_t n, int64_t block)
 {
-    if (block < 8) {
-        kernel_fwht_c(x, n, block);
+    const int64_t pow2 = hadamard_pow2(block);
+
+    if (pow2 < 8) {
+        hadamard_apply(x, n, block);
         return;
     }
     __m256 scale = _mm256_set1_ps(1.0f / sqrtf((float)block));
     for (int64_t i = 0; i < n; i += 8)
         _mm256_storeu_ps(x + i, fwht8(_mm256_loadu_ps(x + i), scale));
-    for (int64_t len = 8; len < block; len *= 2) {
+    for (int64_t len = 8; len < pow2; len *= 2) {
         for (int64_t i = 0; i < n; i += 2 * len) {
             for (int64_t j = i; j < i + len; j += 8) {
                 __m256 u = _mm256_loadu_ps(x + j), v = _mm256_loadu_ps(x + j + len);
@@ -350,4 +353,5 @@ void kernel_fwht_avx2(float *x, int64_t n, int64_t block)
             }
         }
     }
+    hadamard_rest(x, n, block);
 }
