@@ -17,7 +17,8 @@
 #   words     all linear layers in B2_C64 (1.625 bits: words of four codes)
 #   words128  rows that 128 divides in B2_C128 (1.5625 bits), the others in B2_C64
 #   whole     the embedding ternary too: 1.75 bits for everything
-#   whole-2.3 everything in 2.3 bits, the type of each tensor by measured costs
+#   whole-1.76 whole-2.3  everything in so many bits, the type of each tensor by measured
+#             costs; words of codes too in 1.76
 # A run that was stopped goes on: give the same command again.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -98,11 +99,13 @@ for name in ${*:-absmean ls rotation compensation mismatch refinement}; do
     one-block) row $name "$tokens" "${cal[@]}" --rotate auto ;;
     all-mismatch) row $name "$tokens" "${cal[@]}" --mismatch 1 ;;
     wiki-maths | no-wiki) mix $name ;;
-    whole | whole-2.3)
+    whole | whole-1.76 | whole-2.3)
         more=()
         [ $name = whole ] || {
             type=''
-            more=(--budget 2.3bpw --types ternary,B2_Q2,B2_Q3,Q4_0 --costs "$work/costs-whole-$tokens.json")
+            types=ternary,B2_Q2,B2_Q3,Q4_0
+            [ $name = whole-2.3 ] || types+=,B2_C64,B2_C128
+            more=(--budget "${name#whole-}bpw" --types $types --costs "$work/costs-$name-$tokens.json")
         }
         row $name "$tokens" "${cal[@]}"
         type=B2_T64 more=("${keep[@]}")
