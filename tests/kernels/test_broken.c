@@ -5,6 +5,7 @@
 #include "base/cpu.h"
 #include "kernel/variants.h"
 #include "kernels/kt.h"
+#include "tensor/hadamard.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -166,7 +167,7 @@ static void fwht_other_order(float *x, int64_t n, int64_t block)
 
     for (int64_t i = 0; i < n; i++)
         x[i] *= scale;
-    for (int64_t len = block / 2; len; len /= 2) {
+    for (int64_t len = hadamard_pow2(block) / 2; len; len /= 2) {
         for (int64_t i = 0; i < n; i++) {
             if (i / len % 2)
                 continue;
@@ -175,6 +176,7 @@ static void fwht_other_order(float *x, int64_t n, int64_t block)
             x[i + len] = u - v;
         }
     }
+    hadamard_rest(x, n, block);
 }
 
 /* Takes the scale of the first block for all. */
