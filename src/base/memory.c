@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 enum { PATH_BYTES = 4200, LINE_BYTES = 256 };
 
@@ -83,4 +84,17 @@ uint64_t memory_available(char *why, size_t why_size)
 {
     return memory_available_at("/proc/meminfo", "/proc/self/cgroup", "/sys/fs/cgroup",
                                why, why_size);
+}
+
+void memory_allow_unused(uint64_t bytes)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_DATA, &limit) || limit.rlim_cur == RLIM_INFINITY)
+        return;
+    if (limit.rlim_max - limit.rlim_cur > bytes)
+        limit.rlim_cur += (rlim_t)bytes;
+    else
+        limit.rlim_cur = limit.rlim_max;
+    (void)setrlimit(RLIMIT_DATA, &limit);
 }

@@ -20,4 +20,8 @@ uint64_t memory_available(char *why, size_t why_size);
 uint64_t memory_available_at(const char *meminfo, const char *proc_file,
                              const char *root, char *why, size_t why_size);
 
+/* Raises this process's limit on memory, where it has one (--mem-limit), by address space
+ * that a library maps and hardly touches. */
+void memory_allow_unused(uint64_t bytes);
+
 #endif

@@ -5,6 +5,10 @@
 
 #include "base/dynlib.h"
 #include "base/mem.h"
+#include "base/memory.h"
+#include "base/pool.h"
+
+#include <stdatomic.h>
 
 enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112 };
 
@@ -32,6 +36,7 @@ enum b2_status blas_open(struct blas **out, struct b2_err *err)
     static const char missing[] =
         "error compensation needs OpenBLAS (Debian: libopenblas0); without it there is "
         "--effort fast";
+    static atomic_flag allowed = ATOMIC_FLAG_INIT;
     struct blas *b = mem_calloc(1, sizeof *b);
 
     if (!b)
@@ -52,6 +57,9 @@ enum b2_status blas_open(struct blas **out, struct b2_err *err)
         return err_set(err, B2_ENOTFOUND, "%s (the one here lacks functions)", missing);
     }
     set_threads(1);
+    /* It maps 128 MB for every thread that calls it, of which a few are used. */
+    if (!atomic_flag_test_and_set(&allowed))
+        memory_allow_unused((uint64_t)(pool_default_threads(NULL, 0) + 1) << 27);
     b->core = core ? core() : "unknown";
     *out = b;
     return B2_OK;

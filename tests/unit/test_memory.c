@@ -6,6 +6,8 @@
 #include "unit/scratch.h"
 #include "unit/unit.h"
 
+#include <sys/resource.h>
+
 enum { MAX_FILES = 8 };
 
 struct made_file {
@@ -114,11 +116,35 @@ static void test_absent(void **state)
 #endif
 }
 
+/* A limit moves by what a library leaves unused, never beyond the hard one; none stays
+ * none. */
+static void test_allow_unused(void **state)
+{
+    struct rlimit limit, was;
+
+    (void)state;
+    assert_int_equal(getrlimit(RLIMIT_DATA, &was), 0);
+    memory_allow_unused(1 << 20);
+    assert_int_equal(getrlimit(RLIMIT_DATA, &limit), 0);
+    if (was.rlim_cur == RLIM_INFINITY)
+        assert_true(limit.rlim_cur == RLIM_INFINITY);
+    limit = (struct rlimit){(rlim_t)4 << 30, (rlim_t)5 << 30};
+    if (was.rlim_max < limit.rlim_max || setrlimit(RLIMIT_DATA, &limit))
+        skip();
+    memory_allow_unused((uint64_t)1 << 29);
+    assert_int_equal(getrlimit(RLIMIT_DATA, &limit), 0);
+    assert_true(limit.rlim_cur == ((rlim_t)9 << 29));
+    memory_allow_unused((uint64_t)1 << 40);
+    assert_int_equal(getrlimit(RLIMIT_DATA, &limit), 0);
+    assert_true(limit.rlim_cur == limit.rlim_max);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows),
         cmocka_unit_test(test_absent),
+        cmocka_unit_test(test_allow_unused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
