@@ -37,7 +37,7 @@ for case in "$@"; do
     fi
     python3 - "$bonsai2" "$file" "$model" "$type" "$tokens" "$limit" "$train" \
         "$folder/memory-out.gguf" "$csv" <<'PY'
-import csv, datetime, json, os, re, resource, subprocess, sys, threading, time
+import csv, datetime, json, os, re, resource, subprocess, sys, tempfile, threading, time
 program, file, model, kind, tokens, limit, train, out, rows = sys.argv[1:]
 words = [program, "compress", file, "--rule", "*=keep"]
 for glob in "blk.*.attn_*", "blk.*.ffn_*", "blk.*.ssm_out.*":
@@ -45,8 +45,9 @@ for glob in "blk.*.attn_*", "blk.*.ffn_*", "blk.*.ssm_out.*":
 words += ["--calib", train, "--calib-tokens", tokens, "-o", out, "--force", "--json", "--verbose"]
 if limit != "none":
     words += ["--mem-limit", limit]
+report = tempfile.TemporaryFile("w+") # a pipe would fill up while stderr is read
 start = time.time()
-p = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+p = subprocess.Popen(words, stdout=report, stderr=subprocess.PIPE, text=True)
 most = 0
 def watch():
     global most
@@ -67,11 +68,11 @@ for line in p.stderr:
         last = time.time()
     elif last is None and "memory planned" in line:
         last = time.time()
-text = p.stdout.read()
 seen.join()
 if p.wait():
     sys.exit("".join(notes[-5:]))
-r, planned = json.loads(text), re.search(r"memory planned: (\d+) MB", "".join(notes))
+report.seek(0)
+r, planned = json.load(report), re.search(r"memory planned: (\d+) MB", "".join(notes))
 use = resource.getrusage(resource.RUSAGE_CHILDREN)
 ask = lambda *w: json.loads(subprocess.run([program, *w, "--json"], check=True,
                                            capture_output=True, text=True).stdout)
