@@ -74,8 +74,6 @@ if p.wait():
 report.seek(0)
 r, planned = json.load(report), re.search(r"memory planned: (\d+) MB", "".join(notes))
 use = resource.getrusage(resource.RUSAGE_CHILDREN)
-ask = lambda *w: json.loads(subprocess.run([program, *w, "--json"], check=True,
-                                           capture_output=True, text=True).stdout)
 cpu = next((x.split(":")[1].strip() for x in open("/proc/cpuinfo") if x.startswith("model name")), "?")
 layers = max([int(m.group(1)) + 1 for t in r["tensors"]
               if (m := re.match(r"blk\.(\d+)\.", t["name"]))])
