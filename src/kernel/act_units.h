@@ -29,116 +29,128 @@ static inline void act_unit_quads(uint8_t *quad, enum kq_order o)
         quad[u] = (uint8_t)(u - u % quads + kq_quad(o, u % quads));
 }
 
-/* Two neighbouring factors of ep from one. */
-static inline int32_t pair_of(int16_t e)
+/* Quad i of a unit is quad j of q. Copied one by one to where they stay: a wide copy of
+ * what narrow ones have just written would wait for them. */
+static inline void put_quad(int8_t *p, int i, const int8_t *q, int j)
 {
-    return (int32_t)((uint32_t)(uint16_t)e * 0x10001u);
+    memcpy(p + 4 * i, q + 4 * j, 4);
+}
+
+/* Factors 2 i and 2 i + 1 of ep, both e. */
+static inline void put_pair(int16_t *ep, int i, int16_t e)
+{
+    ep[2 * i] = ep[2 * i + 1] = e;
 }
 
 /* 32 quads of one unit of KQ_PLANES, and its 8 factors. */
-static inline void planes_unit(int32_t *p, int32_t *ep, const int32_t *q,
+static inline void planes_unit(int8_t *p, int16_t *ep, const int8_t *q,
                                const int16_t *e)
 {
     for (int g = 0; g < 8; g++) {
-        ep[g] = pair_of(e[g]);
+        put_pair(ep, g, e[g]);
         for (int k = 0; k < 4; k++)
-            p[8 * k + g] = q[4 * g + k];
+            put_quad(p, 8 * k + g, q, 4 * g + k);
     }
 }
 
 /* One or two blocks of 64, side by side. */
-static inline void trits64_unit(int32_t *p, int32_t *ep, const int32_t *q,
+static inline void trits64_unit(int8_t *p, int16_t *ep, const int8_t *q,
                                 const int16_t *e, int blocks)
 {
-    memset(p, 0, 40 * sizeof *p);
-    memset(ep, 0, 16 * sizeof *ep);
-    for (int h = 0; h < blocks; h++, p += 4, ep += 4, q += 16, e += 4) {
+    if (blocks < 2) {
+        memset(p, 0, 160);
+        memset(ep, 0, 32 * sizeof *ep);
+    }
+    for (int h = 0; h < blocks; h++, p += 16, ep += 8, q += 64, e += 4) {
         for (int k = 0; k < 4; k++) {
-            ep[k] = pair_of(e[k]);
-            ep[8 + k] = pair_of(e[3]);
+            const int8_t last[4] = {q[60 + k]};
+            put_pair(ep, k, e[k]);
+            put_pair(ep, 8 + k, e[3]);
             for (int g = 0; g < 3; g++)
-                p[8 * k + g] = q[4 * g + k];
-            p[8 * k + 3] = (int32_t)((uint32_t)q[15] >> 8 * k & 255);
+                put_quad(p, 8 * k + g, q, 4 * g + k);
+            put_quad(p, 8 * k + 3, last, 0);
         }
-        memcpy(p + 32, q + 12, 3 * sizeof *p);
+        memcpy(p + 128, q + 48, 12);
+        memset(p + 140, 0, 4);
     }
 }
 
-static inline void trits128_unit(int32_t *p, int32_t *ep, const int32_t *q,
+static inline void trits128_unit(int8_t *p, int16_t *ep, const int8_t *q,
                                  const int16_t *e)
 {
     for (int k = 0; k < 4; k++) {
-        uint32_t two = (uint32_t)q[30 + k / 2] >> 16 * (k % 2) & 0xffffu;
         for (int g = 0; g < 4; g++)
-            p[8 * k + g] = q[4 * g + k];
-        p[8 * k + 4] = q[20 + k];
-        p[8 * k + 5] = q[24 + k];
-        p[8 * k + 6] = (int32_t)two; /* columns 120 + 2 k and the next */
-        p[8 * k + 7] = 0;
-        p[32 + k] = q[16 + k];
-        ep[k] = pair_of(e[k]);
-        ep[8 + k] = pair_of(e[4]);
+            put_quad(p, 8 * k + g, q, 4 * g + k);
+        put_quad(p, 8 * k + 4, q, 20 + k);
+        put_quad(p, 8 * k + 5, q, 24 + k);
+        memset(p + 32 * k + 24, 0, 8);
+        memcpy(p + 32 * k + 24, q + 120 + 2 * k, 2);
+        put_quad(p, 32 + k, q, 16 + k);
+        put_pair(ep, k, e[k]);
+        put_pair(ep, 8 + k, e[4]);
     }
-    p[36] = q[28];
-    p[37] = q[29];
-    p[38] = p[39] = 0;
-    ep[4] = pair_of(e[5]);
-    ep[5] = pair_of(e[6]);
-    ep[6] = ep[12] = ep[13] = pair_of(e[7]);
-    ep[7] = ep[14] = ep[15] = 0;
+    memcpy(p + 144, q + 112, 8);
+    memset(p + 152, 0, 8);
+    put_pair(ep, 4, e[5]);
+    put_pair(ep, 5, e[6]);
+    put_pair(ep, 6, e[7]);
+    put_pair(ep, 7, 0);
+    put_pair(ep, 12, e[7]);
+    put_pair(ep, 13, e[7]);
+    put_pair(ep, 14, 0);
+    put_pair(ep, 15, 0);
 }
 
-static inline void trits256_unit(int32_t *p, int32_t *ep, const int32_t *q,
+static inline void trits256_unit(int8_t *p, int16_t *ep, const int8_t *q,
                                  const int16_t *e)
 {
-    memset(p, 0, 80 * sizeof *p);
-    memset(ep, 0, 32 * sizeof *ep);
+    memset(p + 160, 0, 160);
+    memset(ep + 32, 0, 32 * sizeof *ep);
     for (int g = 0; g < 8; g++) {
-        ep[g] = pair_of(e[g]);
-        ep[8 + g] = pair_of(e[8 + g / 4]);
-        p[32 + g] = q[32 + g];
+        put_pair(ep, g, e[g]);
+        put_pair(ep, 8 + g, e[8 + g / 4]);
+        put_quad(p, 32 + g, q, 32 + g);
         for (int k = 0; k < 4; k++)
-            p[8 * k + g] = q[4 * g + k];
+            put_quad(p, 8 * k + g, q, 4 * g + k);
     }
     for (int j = 0; j < 4; j++) {
-        ep[16 + j] = pair_of(e[10 + j]);
-        ep[24 + j] = pair_of(e[14]);
-        p[72 + j] = q[56 + j];
-        p[40 + 8 * j + 4] = q[60 + j];
+        put_pair(ep, 16 + j, e[10 + j]);
+        put_pair(ep, 24 + j, e[14]);
+        put_quad(p, 72 + j, q, 56 + j);
+        put_quad(p, 40 + 8 * j + 4, q, 60 + j);
         for (int k = 0; k < 4; k++)
-            p[40 + 8 * k + j] = q[40 + 4 * j + k];
+            put_quad(p, 40 + 8 * k + j, q, 40 + 4 * j + k);
     }
-    ep[20] = pair_of(e[15]);
+    put_pair(ep, 20, e[15]);
 }
 
 /* One unit's codes and factors as the packed kernels load them. */
 static inline void act_store_unit(const struct kq_act *a, int64_t t, int64_t c,
                                   int64_t width, const int16_t *e)
 {
-    int32_t q[ACT_QUADS], p[ACT_QUADS / 4 * 5], ep[ACT_QUADS / 2];
-    int8_t *to = a->p + t * kq_p_step(a->order, a->n) + kq_p_step(a->order, c);
-    int16_t *to_e = a->ep + t * kq_ep_step(a->order, a->n) + kq_ep_step(a->order, c);
-    const int8_t *codes = a->q + t * a->n + c;
+    int8_t *p = a->p + t * kq_p_step(a->order, a->n) + kq_p_step(a->order, c);
+    int16_t *ep = a->ep + t * kq_ep_step(a->order, a->n) + kq_ep_step(a->order, c);
+    const int8_t *q = a->q + t * a->n + c;
 
-    if (a->order == KQ_BITS) {
+    switch (a->order) {
+    case KQ_BITS:
         for (int64_t j = 0; j < width / 8; j++)
             for (int k = 0; k < 8; k++)
-                to[j + k * (width / 8)] = codes[8 * j + k];
-        memcpy(to_e, e, (size_t)(width / KQ_GROUP) * sizeof *e);
+                p[j + k * (width / 8)] = q[8 * j + k];
+        memcpy(ep, e, (size_t)(width / KQ_GROUP) * sizeof *e);
         return;
-    }
-    memcpy(q, codes, (size_t)width);
-    if (a->order == KQ_PLANES) {
+    case KQ_PLANES:
         planes_unit(p, ep, q, e);
-    } else if (a->order == KQ_TRITS64) {
+        return;
+    case KQ_TRITS64:
         trits64_unit(p, ep, q, e, (int)width / 64);
-    } else if (a->order == KQ_TRITS128) {
+        return;
+    case KQ_TRITS128:
         trits128_unit(p, ep, q, e);
-    } else {
+        return;
+    default:
         trits256_unit(p, ep, q, e);
     }
-    memcpy(to, p, (size_t)kq_p_step(a->order, width));
-    memcpy(to_e, ep, (size_t)kq_ep_step(a->order, width) * sizeof *to_e);
 }
 
 /* What all groups of a row share. */
@@ -160,27 +172,25 @@ static inline struct act_scale act_scale_row(const struct kq_act *a, int64_t t,
     return by;
 }
 
-/* Group g of token t from the 16 values of x; gives its factor. */
-typedef void act_group(const struct kq_act *a, int64_t t, int64_t g, const float *x,
-                       const struct act_scale *by, int16_t *e);
+/* Groups [g, g + n) of token t; gives their factors. The four values of quad u of the first
+ * are those at x + 4 * quad[u], and so on. */
+typedef void act_groups(const struct kq_act *a, int64_t t, int64_t g, int64_t n,
+                        const float *x, const uint8_t *quad, const struct act_scale *by,
+                        int16_t *e);
 
 /* A row of any order but KQ_FLAT, a unit at a time. The groups' function is a constant
  * in each caller, which becomes a part of it. */
 static inline void act_place_row(const struct kq_act *a, int64_t t, const float *x,
-                                 const struct act_scale *by, act_group *group)
+                                 const struct act_scale *by, act_groups *groups)
 {
     const int64_t unit = act_unit(a->order);
-    float placed[ACT_UNIT];
     int16_t e[ACT_UNIT / KQ_GROUP] = {0};
     uint8_t quad[ACT_QUADS];
 
     act_unit_quads(quad, a->order);
     for (int64_t c = 0; c < a->n; c += unit) {
         int64_t width = a->n - c < unit ? a->n - c : unit;
-        for (int64_t u = 0; u < width / 4; u++)
-            memcpy(placed + 4 * u, x + c + 4 * quad[u], 4 * sizeof *placed);
-        for (int64_t g = 0; g < width / KQ_GROUP; g++)
-            group(a, t, c / KQ_GROUP + g, placed + g * KQ_GROUP, by, &e[g]);
+        groups(a, t, c / KQ_GROUP, width / KQ_GROUP, x + c, quad, by, e);
         act_store_unit(a, t, c, width, e);
     }
 }
