@@ -7,7 +7,7 @@
  * sleeps, keeps no more than the piece in its hand.
  *
  * A range is a ticket: the job's number in the high 32 bits, the pieces that nobody has
- * taken in the low 32. A thread reads the job's fields, then takes a piece by
+ * taken in the low 32. A thread reads the job's fields, then takes pieces by
  * compare-and-swap of the whole ticket. The swap succeeds only while that very job has
  * free pieces, so the fields that were read belong to it, and a thread that wakes late
  * finds nothing to do: the caller never waits for sleepers, only for pieces in hand.
@@ -34,6 +34,10 @@
  * step, shorter than a slice of the scheduler. */
 enum { SPIN_TURNS = 2000, THREADS_MAX = 1024 };
 
+enum {
+    LEFT_SHARE = 4
+}; /* at most so much of what is left is taken at a time: a quarter */
+
 typedef void pool_fn(void *ctx, int64_t begin, int64_t end, int thread);
 
 /* Pieces of one thread, in a cache line of its own. */
@@ -49,7 +53,7 @@ struct pool {
     /* The job. Written by the caller between jobs, read by threads at any time. */
     _Atomic(pool_fn *) fn;
     _Atomic(void *) ctx;
-    atomic_int_least64_t n, chunk, pieces;
+    atomic_int_least64_t n, chunk, pieces, most;
 
     _Alignas(64) atomic_uint job;      /* futex: threads sleep until it changes */
     atomic_int sleepers;               /* threads that sleep on job, or are about to */
@@ -122,13 +126,15 @@ static unsigned take_range(struct pool *p, unsigned job, int owner, int thread)
         int64_t n = atomic_load_explicit(&p->n, memory_order_relaxed);
         int64_t chunk = atomic_load_explicit(&p->chunk, memory_order_relaxed);
         int64_t pieces = atomic_load_explicit(&p->pieces, memory_order_relaxed);
-
-        if (!atomic_compare_exchange_weak(ticket, &t, t - 1))
-            continue;
+        int64_t most = atomic_load_explicit(&p->most, memory_order_relaxed);
         int64_t left = (int64_t)(t & UINT32_MAX);
+        int64_t take = max_i64(1, min_i64(most, left / LEFT_SHARE));
+
+        if (!atomic_compare_exchange_weak(ticket, &t, t - (uint_least64_t)take))
+            continue;
         int64_t begin = (first_piece(p, pieces, owner + 1) - left) * chunk;
-        fn(ctx, begin, begin + min_i64(chunk, n - begin), thread);
-        taken++;
+        fn(ctx, begin, begin + min_i64(take * chunk, n - begin), thread);
+        taken += (unsigned)take;
         t = atomic_load(ticket);
     }
     return taken;
@@ -202,7 +208,7 @@ static void wait_finished(struct pool *p, unsigned pieces)
 
 /* One job of 1 < pieces <= UINT32_MAX. */
 static void run_job(struct pool *p, pool_fn *fn, void *ctx, int64_t n, int64_t chunk,
-                    int64_t pieces)
+                    int64_t pieces, int64_t most)
 {
     unsigned job = atomic_load(&p->job) + 1;
 
@@ -213,6 +219,7 @@ static void run_job(struct pool *p, pool_fn *fn, void *ctx, int64_t n, int64_t c
     atomic_store_explicit(&p->n, n, memory_order_relaxed);
     atomic_store_explicit(&p->chunk, chunk, memory_order_relaxed);
     atomic_store_explicit(&p->pieces, pieces, memory_order_relaxed);
+    atomic_store_explicit(&p->most, most, memory_order_relaxed);
     atomic_store(&p->finished, 0);
     for (int i = 0; i < p->n_threads; i++) {
         int64_t own = first_piece(p, pieces, i + 1) - first_piece(p, pieces, i);
@@ -226,21 +233,27 @@ static void run_job(struct pool *p, pool_fn *fn, void *ctx, int64_t n, int64_t c
     wait_finished(p, (unsigned)pieces);
 }
 
-void pool_run(struct pool *p, pool_fn *fn, void *ctx, int64_t n, int64_t chunk)
+void pool_run_long(struct pool *p, pool_fn *fn, void *ctx, int64_t n, int64_t chunk,
+                   int64_t most)
 {
     if (n <= 0)
         return;
-    if (chunk < 1)
-        chunk = 1;
+    chunk = max_i64(chunk, 1);
+    most = min_i64(max_i64(most, 1), INT64_MAX / chunk);
     int64_t pieces = (n - 1) / chunk + 1;
     if (p && p->n_started > 0 && pieces > 1 && pieces <= UINT32_MAX) {
-        run_job(p, fn, ctx, n, chunk, pieces);
+        run_job(p, fn, ctx, n, chunk, pieces, most);
         return;
     }
     for (int64_t begin = 0, end; begin < n; begin = end) {
-        end = begin + min_i64(chunk, n - begin);
+        end = begin + min_i64(most * chunk, n - begin);
         fn(ctx, begin, end, 0);
     }
+}
+
+void pool_run(struct pool *p, pool_fn *fn, void *ctx, int64_t n, int64_t chunk)
+{
+    pool_run_long(p, fn, ctx, n, chunk, 1);
 }
 
 /* Processors in the affinity mask; all that run where there is no such mask. */

@@ -29,6 +29,12 @@ void pool_run(struct pool *p,
               void (*fn)(void *ctx, int64_t begin, int64_t end, int thread), void *ctx,
               int64_t n, int64_t chunk);
 
+/* The same for small pieces of one stream: fn gets up to `most` neighbouring pieces at a
+ * time, one by one towards the end, so that threads end together. */
+void pool_run_long(struct pool *p,
+                   void (*fn)(void *ctx, int64_t begin, int64_t end, int thread),
+                   void *ctx, int64_t n, int64_t chunk, int64_t most);
+
 void pool_free(struct pool *p); /* NULL is fine */
 
 #endif

@@ -11,7 +11,7 @@ enum { N_MAX = 5000, THREADS_MAX = 7, PIECES_MAX = 6000 };
 static const int thread_counts[] = {1, 2, 7};
 
 struct record {
-    int64_t n, chunk;
+    int64_t n, chunk, most;
     int n_threads;
     atomic_int visits[N_MAX];
     atomic_int pieces, bad;
@@ -22,8 +22,10 @@ static void visit(void *ctx, int64_t begin, int64_t end, int thread)
 {
     struct record *r = ctx;
 
-    /* The contract of pool_run: piece k is [k*chunk, min(n, (k+1)*chunk)). */
-    if (begin % r->chunk != 0 || end != min_i64(r->n, begin + r->chunk) || begin >= end)
+    /* The contract of pool_run: piece k is [k*chunk, min(n, (k+1)*chunk)), and of
+     * pool_run_long: up to most of them. */
+    if (begin % r->chunk != 0 || (end != r->n && end % r->chunk != 0) || begin >= end ||
+        end - begin > r->most * r->chunk)
         atomic_fetch_add(&r->bad, 1);
     if (thread < 0 || thread >= r->n_threads)
         atomic_fetch_add(&r->bad, 1);
@@ -31,20 +33,25 @@ static void visit(void *ctx, int64_t begin, int64_t end, int thread)
         atomic_fetch_add(&r->bad, 1); /* two at once would share a scratch */
     for (int64_t i = begin; i < end; i++)
         atomic_fetch_add(&r->visits[i], 1);
-    atomic_fetch_add(&r->pieces, 1);
+    atomic_fetch_add(&r->pieces, (int)((end - begin - 1) / r->chunk + 1));
     if (thread >= 0 && thread < r->n_threads)
         atomic_fetch_sub(&r->inside[thread], 1);
 }
 
-static void check_cut(struct pool *p, int n_threads, int64_t n, int64_t chunk)
+static void check_cut(struct pool *p, int n_threads, int64_t n, int64_t chunk,
+                      int64_t most)
 {
     static struct record r;
 
     memset(&r, 0, sizeof r);
     r.n = n;
     r.chunk = chunk;
+    r.most = most;
     r.n_threads = n_threads;
-    pool_run(p, visit, &r, n, chunk);
+    if (most == 1)
+        pool_run(p, visit, &r, n, chunk);
+    else
+        pool_run_long(p, visit, &r, n, chunk, most);
     for (int64_t i = 0; i < N_MAX; i++)
         if (atomic_load(&r.visits[i]) != (i < n))
             fail_msg("%d threads, n %d, chunk %d: item %d seen %d times", n_threads,
@@ -65,11 +72,12 @@ static void test_cut(void **state)
         assert_int_equal(pool_threads(p), thread_counts[t]);
         for (size_t i = 0; i < countof(ns); i++)
             for (size_t k = 0; k < countof(chunks); k++)
-                check_cut(p, thread_counts[t], ns[i], chunks[k]);
+                for (int64_t most = 1; most <= 25; most += 8)
+                    check_cut(p, thread_counts[t], ns[i], chunks[k], most);
         pool_free(p);
     }
     for (size_t i = 0; i < countof(ns); i++) /* no pool: the caller alone */
-        check_cut(NULL, 1, ns[i], 3);
+        check_cut(NULL, 1, ns[i], 3, i % 2 ? 1 : 5);
     assert_int_equal(pool_threads(NULL), 1);
 }
 
@@ -136,7 +144,7 @@ static void test_many_tiny_jobs(void **state)
         int jobs = thread_counts[t] <= 2 ? 100000 : 20000;
         assert_non_null(p);
         for (int j = 0; j < jobs; j++)
-            pool_run(p, count, slot, 4, 1);
+            pool_run_long(p, count, slot, 4, 1, 1 + j % 2);
         for (int i = 0; i < 4; i++)
             assert_int_equal(slot[8 * i], jobs);
         pool_free(p);
@@ -150,7 +158,7 @@ static void test_start_and_stop(void **state)
         struct pool *p = pool_new(1 + i % 5);
         assert_non_null(p);
         if (i % 2)
-            check_cut(p, 1 + i % 5, 20, 1);
+            check_cut(p, 1 + i % 5, 20, 1, 1 + i % 3);
         pool_free(p);
     }
     pool_free(NULL);

@@ -4,13 +4,20 @@
 #include "base/cpu.h"
 #include "backend/cpu/cpu_int.h"
 #include "base/mem.h"
+#include "base/pool.h"
 #include "tensor/quant.h"
 
 #include <assert.h>
 #include <string.h>
 
 /* Pieces of work: rows of a norm, elements of an activation function, tokens. */
-enum { ROWS_CHUNK = 8, ELEMS_CHUNK = 16384, TOKENS_CHUNK = 4 };
+enum {
+    ROWS_CHUNK = 8,
+    ELEMS_CHUNK = 16384,
+    GLU_CHUNK = 1024, /* with an exponential each: under a microsecond */
+    GLU_AT_ONCE = 16,
+    TOKENS_CHUNK = 4
+};
 
 enum { PIECE = 1024 }; /* weights decoded at a time, a multiple of every block */
 
@@ -168,28 +175,60 @@ struct rope_job {
     const struct rope_args *args;
 };
 
+/* cos and sin of all pairs at a position, as they are multiplied. */
+static void rope_angles(float *c, float *s, const struct rope_args *a, int64_t pos)
+{
+    if (a->max_pos)
+        pos = min_i64(pos, a->max_pos);
+    for (int64_t i = 0; i < a->n_rot / 2; i++) {
+        kernel_sincos(&s[i], &c[i], (double)pos * (double)a->freq[i]);
+        s[i] *= a->mscale;
+        c[i] *= a->mscale;
+    }
+}
+
+static void rope_heads(const struct rope_job *j, int64_t t, const float *c,
+                       const float *s)
+{
+    const struct rope_args *a = j->args;
+
+    for (int64_t h = 0; h < j->n_heads; h++) {
+        float *x = j->x + (t * j->n_heads + h) * a->head_dim;
+        if (a->kind == ROPE_NEOX)
+            j->be->k.rope_neox(x, c, s, a->n_rot / 2);
+        else
+            j->be->k.rope_norm(x, c, s, a->n_rot / 2);
+    }
+}
+
 static void rope_part(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const struct rope_job *j = ctx;
-    const struct rope_args *a = j->args;
-    int64_t n_pairs = a->n_rot / 2;
-    float *c = cpu_scratch(j->be, thread), *s = c + n_pairs;
+    float *c = cpu_scratch(j->be, thread), *s = c + j->args->n_rot / 2;
 
     for (int64_t t = begin; t < end; t++) {
-        int64_t pos = a->max_pos ? min_i64(j->pos0 + t, a->max_pos) : j->pos0 + t;
-        for (int64_t i = 0; i < n_pairs; i++) {
-            kernel_sincos(&s[i], &c[i], (double)pos * (double)a->freq[i]);
-            s[i] *= a->mscale;
-            c[i] *= a->mscale;
-        }
-        for (int64_t h = 0; h < j->n_heads; h++) {
-            float *x = j->x + (t * j->n_heads + h) * a->head_dim;
-            if (a->kind == ROPE_NEOX)
-                j->be->k.rope_neox(x, c, s, n_pairs);
-            else
-                j->be->k.rope_norm(x, c, s, n_pairs);
-        }
+        rope_angles(c, s, j->args, j->pos0 + t);
+        rope_heads(j, t, c, s);
     }
+}
+
+/* One token: all layers turn by the same angles, so the last ones are kept. */
+static void rope_one(const struct rope_job *j)
+{
+    const struct rope_args *a = j->args;
+    struct rope_kept *r = &j->be->rope;
+    const size_t bytes = (size_t)(a->n_rot / 2) * sizeof *a->freq;
+
+    if (r->pos != j->pos0 || r->n_rot != a->n_rot || r->mscale != a->mscale ||
+        r->max_pos != a->max_pos || memcmp(r->freq, a->freq, bytes) != 0) {
+        rope_angles(r->c, r->s, a, j->pos0);
+        memcpy(r->freq, a->freq, bytes);
+        r->pos = j->pos0;
+        r->n_rot = a->n_rot;
+        r->mscale = a->mscale;
+        r->max_pos = a->max_pos;
+    }
+    rope_heads(j, 0, r->c, r->s);
 }
 
 void backend_rope(struct backend *be, float *x, int64_t n_tokens, int64_t n_heads,
@@ -197,7 +236,10 @@ void backend_rope(struct backend *be, float *x, int64_t n_tokens, int64_t n_head
 {
     struct rope_job j = {be, x, n_heads, pos0, args};
 
-    cpu_run(be, rope_part, &j, n_tokens, TOKENS_CHUNK);
+    if (n_tokens == 1 && args->n_rot / 2 <= ROPE_KEPT)
+        rope_one(&j);
+    else
+        cpu_run(be, rope_part, &j, n_tokens, TOKENS_CHUNK);
 }
 
 /* Element by element; what is not used stays NULL. */
@@ -233,7 +275,7 @@ void backend_glu(struct backend *be, enum glu_kind kind, float *y, const float *
         j.glu = be->k.relu2_mul;
         break;
     }
-    cpu_run(be, glu_part, &j, n, ELEMS_CHUNK);
+    pool_run_long(be->pool, glu_part, &j, n, GLU_CHUNK, GLU_AT_ONCE);
 }
 
 static void add_part(void *ctx, int64_t begin, int64_t end, int thread)

@@ -16,6 +16,14 @@ enum {
     CPU_ALIGN = 64,
 };
 
+enum { ROPE_KEPT = 256 }; /* pairs of the widest head whose angles are kept */
+
+/* The angles by which one token was turned last. n_rot 0: none yet. */
+struct rope_kept {
+    int64_t pos, n_rot, max_pos;
+    float mscale, freq[ROPE_KEPT], c[ROPE_KEPT], s[ROPE_KEPT];
+};
+
 struct backend {
     struct kernels k;
     struct pool *pool;
@@ -23,6 +31,7 @@ struct backend {
     bool exact;
     int n_threads;
     uint8_t *scratch; /* [n_threads][CPU_SCRATCH] */
+    struct rope_kept rope;
     float *parts;     /* attention of single pieces of the context: backend_reserve */
     uint64_t n_parts; /* floats */
 };

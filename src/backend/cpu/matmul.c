@@ -1,7 +1,8 @@
 /*
  * matmul.c - matrix products over the kernels: which rows, in which order, by whom.
  *
- * Work is cut into tiles of rows. Where the type has a kernel for it, the packed rows meet
+ * Work is cut into tiles of rows, for one token small ones that threads take several of at
+ * a time. Where the type has a kernel for it, the packed rows meet
  * the tokens as they are. Else, for one token a tile's rows are unpacked a few at a time
  * into L1 and multiplied at once; for many tokens the tile is unpacked once and meets all
  * tokens, in blocks small enough for L1. Every element is one dot product of the kernel
@@ -9,21 +10,23 @@
  * as they are stored, by an activation with zeros behind its columns.
  */
 #include "backend/cpu/cpu_int.h"
+#include "base/pool.h"
 #include "kernel/sets.h"
 
 #include <assert.h>
 
 enum {
-    MAX_JOBS = 8,         /* weights in one join of threads */
-    TILE_ROWS_VEC = 32,   /* rows of a piece, one token */
-    TILE_ROWS_MAT = 64,   /* rows of a piece, many tokens */
-    TILE_ROWS_TALL = 128, /* the same, of a matrix that has TALL or more */
-    TILE_ROWS_FEW = 256,  /* the same, up to FEW_TOKENS, whose layout costs as much */
+    MAX_JOBS = 8,       /* weights in one join of threads */
+    TILE_ROWS_VEC = 32, /* most rows of a piece, one token; multiples of ROWS_STEP */
+    TILE_BYTES_VEC = 24 * 1024, /* of such a piece: one or two microseconds */
+    ROWS_STEP = 8,              /* rows that packed kernels take together */
+    TILE_ROWS_MAT = 64,         /* rows of a piece, many tokens */
+    TILE_ROWS_TALL = 128,       /* the same, of a matrix that has TALL or more */
+    TILE_ROWS_FEW = 256, /* the same, up to FEW_TOKENS, whose layout costs as much */
     FEW_TOKENS = 8,
     TALL = 2048,
-    TILE_ROWS_SETS = 256,    /* most rows of a piece of repacked rows, one token */
-    SETS_BYTES = 192 * 1024, /* of such a piece: a stream that is worth prefetching */
-    VEC_BYTES = 24 * 1024,   /* unpacked rows at a time, one token: within L1 */
+    TILES_AT_ONCE = 8,     /* one token: a stream that is worth prefetching */
+    VEC_BYTES = 24 * 1024, /* unpacked rows at a time, one token: within L1 */
     MAT_BYTES =
         480 * 1024, /* the same, many tokens: more rows share the tokens' layout */
     ACT_BYTES = 20 * 1024, /* activations that a tile meets at a time: within L1 */
@@ -167,13 +170,13 @@ static void matmul_part(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const struct matmul_ctx *c = ctx;
 
-    for (int64_t tile = begin; tile < end; tile++) {
+    for (int64_t tile = begin, next = end; tile < end; tile = next, next = end) {
         int i = c->n_jobs - 1;
-        while (c->job[i].first_tile > tile)
-            i--;
+        for (; c->job[i].first_tile > tile; i--)
+            next = min_i64(end, c->job[i].first_tile);
         const struct matmul_job *j = &c->job[i];
         int64_t r0 = (tile - j->first_tile) * j->tile_rows;
-        int64_t r1 = min_i64(r0 + j->tile_rows, j->w->rows);
+        int64_t r1 = min_i64(r0 + (next - tile) * j->tile_rows, j->w->rows);
         if (is_quantised(c->be, j->w))
             quant_rows(c, j, r0, r1, thread);
         else
@@ -214,13 +217,13 @@ static int64_t tile_rows(const struct weight *w, int64_t n_tokens)
         return w->rows < TALL ? TILE_ROWS_MAT : TILE_ROWS_TALL;
     if (n_tokens > 1)
         return w->rows < TALL ? TILE_ROWS_TALL : TILE_ROWS_FEW;
-    if (!w->sets)
-        return TILE_ROWS_VEC;
-    int64_t bytes = (int64_t)kset_bytes((enum kset_form)w->form, kernel_block(w->type),
-                                        weight_stored(w));
-    int64_t rows = SETS_BYTES / bytes * KSET_ROWS;
+    int64_t step = w->sets ? KSET_ROWS : ROWS_STEP;
+    int64_t bytes = w->sets
+                        ? (int64_t)kset_bytes((enum kset_form)w->form,
+                                              kernel_block(w->type), weight_stored(w))
+                        : ROWS_STEP * (int64_t)w->row_bytes;
 
-    return max_i64(TILE_ROWS_VEC, min_i64(rows, TILE_ROWS_SETS));
+    return max_i64(step, min_i64(TILE_BYTES_VEC / bytes * step, TILE_ROWS_VEC));
 }
 
 void backend_matmul_n(struct backend *be, float *const *y,
@@ -241,7 +244,11 @@ void backend_matmul_n(struct backend *be, float *const *y,
             j->tile_rows = tile_rows(w[i], a->n_tokens);
             n_tiles += (w[i]->rows + j->tile_rows - 1) / j->tile_rows;
         }
-        cpu_run(be, matmul_part, &c, n_tiles, 1);
+        if (n_tiles > 1)
+            pool_run_long(be->pool, matmul_part, &c, n_tiles, 1,
+                          a->n_tokens == 1 ? TILES_AT_ONCE : 1);
+        else
+            matmul_part(&c, 0, n_tiles, 0);
     }
 }
 

@@ -45,9 +45,8 @@ static ALWAYS_INLINE int8x16_t quantise(const struct kq_act *a, int64_t t, int64
     int factor = 1;
 
     if (!by->empty) {
-        float top =
-            largest(vmaxq_u32(vmaxq_u32(magnitude(x[0]), magnitude(x[1])),
-                              vmaxq_u32(magnitude(x[2]), magnitude(x[3]))));
+        float top = largest(vmaxq_u32(vmaxq_u32(magnitude(x[0]), magnitude(x[1])),
+                                      vmaxq_u32(magnitude(x[2]), magnitude(x[3]))));
         factor += (int)(top * by->part);
         factor = factor > KQ_MAX_E ? KQ_MAX_E : factor;
         q = round_group(x, 1.0f / (by->d * (float)factor));
@@ -84,8 +83,8 @@ static void quantise_flat(const struct kq_act *a, int64_t t, const float *x,
 }
 
 /* Groups as act_place_row() wants them. */
-static ALWAYS_INLINE void groups(const struct kq_act *a, int64_t t, int64_t g, int64_t n,
-                                 const float *x, const uint8_t *quad,
+static ALWAYS_INLINE void groups(const struct kq_act *a, int64_t t, int64_t g,
+                                 int64_t n, const float *x, const uint8_t *quad,
                                  const struct act_scale *by, int16_t *e)
 {
     for (int64_t i = 0; i < n; i++, quad += 4) {

@@ -127,10 +127,9 @@ static ALWAYS_INLINE void quantise_eight(const struct kq_act *a, int64_t t, int6
     for (int i = 0; i < 8; i++)
         v[i] = _mm256_max_epi32(magnitude(quads(x, quad + 4 * i)),
                                 magnitude(quads(x, quad + 4 * i + 2)));
-    __m256 part = _mm256_mul_ps(_mm256_castsi256_ps(largest_each(v)),
-                                _mm256_set1_ps(by->part));
-    __m256i factor =
-        _mm256_add_epi32(_mm256_cvttps_epi32(part), _mm256_set1_epi32(1));
+    __m256 part =
+        _mm256_mul_ps(_mm256_castsi256_ps(largest_each(v)), _mm256_set1_ps(by->part));
+    __m256i factor = _mm256_add_epi32(_mm256_cvttps_epi32(part), _mm256_set1_epi32(1));
     factor = _mm256_min_epi32(factor, _mm256_set1_epi32(KQ_MAX_E));
     _mm256_storeu_ps(inv, _mm256_div_ps(_mm256_set1_ps(1.0f),
                                         _mm256_mul_ps(_mm256_set1_ps(by->d),
@@ -149,8 +148,8 @@ static ALWAYS_INLINE void quantise_eight(const struct kq_act *a, int64_t t, int6
 }
 
 /* Groups as act_place_row() wants them. */
-static ALWAYS_INLINE void groups(const struct kq_act *a, int64_t t, int64_t g, int64_t n,
-                                 const float *x, const uint8_t *quad,
+static ALWAYS_INLINE void groups(const struct kq_act *a, int64_t t, int64_t g,
+                                 int64_t n, const float *x, const uint8_t *quad,
                                  const struct act_scale *by, int16_t *e)
 {
     int64_t i = 0;
