@@ -83,9 +83,9 @@ static void quantise_flat(const struct kq_act *a, int64_t t, const float *x,
 }
 
 /* Groups as act_place_row() wants them. */
-static ALWAYS_INLINE void groups(const struct kq_act *a, int64_t t, int64_t g,
-                                 int64_t n, const float *x, const uint8_t *quad,
-                                 const struct act_scale *by, int16_t *e)
+static inline void groups(const struct kq_act *a, int64_t t, int64_t g, int64_t n,
+                          const float *x, const uint8_t *quad,
+                          const struct act_scale *by, int16_t *e)
 {
     for (int64_t i = 0; i < n; i++, quad += 4) {
         const float32x4_t v[4] = {

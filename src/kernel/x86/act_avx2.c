@@ -148,9 +148,9 @@ static ALWAYS_INLINE void quantise_eight(const struct kq_act *a, int64_t t, int6
 }
 
 /* Groups as act_place_row() wants them. */
-static ALWAYS_INLINE void groups(const struct kq_act *a, int64_t t, int64_t g,
-                                 int64_t n, const float *x, const uint8_t *quad,
-                                 const struct act_scale *by, int16_t *e)
+static inline void groups(const struct kq_act *a, int64_t t, int64_t g, int64_t n,
+                          const float *x, const uint8_t *quad,
+                          const struct act_scale *by, int16_t *e)
 {
     int64_t i = 0;
 
