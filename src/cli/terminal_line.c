@@ -15,6 +15,7 @@
 /* What the terminal was before; a process has one terminal, so one of these. */
 static struct termios saved;
 static volatile sig_atomic_t is_saved;
+static int typed_before; /* bytes that came while the terminal still gave lines */
 
 /* A signal that ends the program finds the terminal as it was (tcsetattr is safe here);
  * SA_RESETHAND has put the deadly action back. */
@@ -50,6 +51,8 @@ bool terminal_keys_begin(void)
     raw.c_cc[VTIME] = 0;
     if (tcsetattr(STDIN_FILENO, TCSADRAIN, &raw) != 0)
         return false;
+    if (ioctl(STDIN_FILENO, FIONREAD, &typed_before) != 0)
+        typed_before = 0;
     is_saved = true;
     on_deadly_signals(restore_and_die);
     return true;
@@ -64,6 +67,15 @@ void terminal_keys_end(void)
     on_deadly_signals(SIG_DFL);
 }
 
+/* Ctrl-D among what was typed before lies there as a zero. */
+static int as_typed(unsigned char c)
+{
+    const bool before = typed_before > 0;
+
+    typed_before -= before;
+    return before && c == 0 ? 4 : c;
+}
+
 int terminal_key(int wait_ms)
 {
     struct pollfd p = {.fd = STDIN_FILENO, .events = POLLIN};
@@ -76,7 +88,7 @@ int terminal_key(int wait_ms)
         if (ready > 0) {
             ssize_t n = read(STDIN_FILENO, &c, 1);
             if (n == 1)
-                return c;
+                return as_typed(c);
             if (n == 0)
                 return TERMINAL_EOF;
         }

@@ -207,6 +207,16 @@ def test_interrupt(own):
     check("exit after interrupts", t.end() == 0)
 
 
+def test_end_typed_ahead(own):
+    """Ctrl-D while the answer is still written ends the program after it."""
+    t = Terminal(*own, "--temp", 0, "--ctx", 512)
+    t.wait_for("> ")
+    t.send("Tell me a story\r")
+    t.wait_for("\r\n")
+    time.sleep(0.1)
+    check("exit after an early Ctrl-D", t.end() == 0)
+
+
 def test_killed(own):
     """Who ends the program from outside finds the terminal as it was."""
     t = Terminal(*own)
@@ -244,6 +254,7 @@ def main():
         if terminals:
             test_terminal(own)
             test_interrupt(own)
+            test_end_typed_ahead(own)
             test_killed(own)
     for what in failures:
         print(what)

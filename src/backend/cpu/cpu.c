@@ -143,6 +143,12 @@ void backend_embed(struct backend *be, float *dst, const struct weight *w,
     cpu_run(be, embed_part, &j, n_tokens, TOKENS_CHUNK);
 }
 
+/* Rows of a piece: short ones are not worth another thread. */
+static int64_t rows_chunk(int64_t d)
+{
+    return max_i64(ROWS_CHUNK, ELEMS_CHUNK / d);
+}
+
 struct norm_job {
     const struct kernels *k;
     float *y;
@@ -165,7 +171,7 @@ void backend_rmsnorm(struct backend *be, float *y, const float *x, const float *
 {
     struct norm_job j = {&be->k, y, x, gain, d, eps};
 
-    cpu_run(be, norm_part, &j, n_rows, ROWS_CHUNK);
+    cpu_run(be, norm_part, &j, n_rows, rows_chunk(d));
 }
 
 struct rope_job {
@@ -314,7 +320,7 @@ void backend_add_bias(struct backend *be, float *y, const float *bias, int64_t n
 {
     struct bias_job j = {&be->k, y, bias, d};
 
-    cpu_run(be, bias_part, &j, n_rows, ROWS_CHUNK);
+    cpu_run(be, bias_part, &j, n_rows, rows_chunk(d));
 }
 
 static void scale_part(void *ctx, int64_t begin, int64_t end, int thread)

@@ -19,7 +19,7 @@ enum {
     MAX_JOBS = 8,       /* weights in one join of threads */
     TILE_ROWS_VEC = 32, /* most rows of a piece, one token; multiples of ROWS_STEP */
     TILE_BYTES_VEC = 24 * 1024, /* of such a piece: one or two microseconds */
-    ROWS_STEP = 8,              /* rows that packed kernels take together */
+    ROWS_STEP = 16,             /* rows that packed kernels take together, at most */
     TILE_ROWS_MAT = 64,         /* rows of a piece, many tokens */
     TILE_ROWS_TALL = 128,       /* the same, of a matrix that has TALL or more */
     TILE_ROWS_FEW = 256, /* the same, up to FEW_TOKENS, whose layout costs as much */
