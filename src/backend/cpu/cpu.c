@@ -181,11 +181,15 @@ struct rope_job {
     const struct rope_args *args;
 };
 
+/* Where the token at pos is turned as if it stood. */
+static int64_t rope_pos(const struct rope_args *a, int64_t pos)
+{
+    return a->max_pos ? min_i64(pos, a->max_pos) : pos;
+}
+
 /* cos and sin of all pairs at a position, as they are multiplied. */
 static void rope_angles(float *c, float *s, const struct rope_args *a, int64_t pos)
 {
-    if (a->max_pos)
-        pos = min_i64(pos, a->max_pos);
     for (int64_t i = 0; i < a->n_rot / 2; i++) {
         kernel_sincos(&s[i], &c[i], (double)pos * (double)a->freq[i]);
         s[i] *= a->mscale;
@@ -213,7 +217,7 @@ static void rope_part(void *ctx, int64_t begin, int64_t end, int thread)
     float *c = cpu_scratch(j->be, thread), *s = c + j->args->n_rot / 2;
 
     for (int64_t t = begin; t < end; t++) {
-        rope_angles(c, s, j->args, j->pos0 + t);
+        rope_angles(c, s, j->args, rope_pos(j->args, j->pos0 + t));
         rope_heads(j, t, c, s);
     }
 }
@@ -224,15 +228,15 @@ static void rope_one(const struct rope_job *j)
     const struct rope_args *a = j->args;
     struct rope_kept *r = &j->be->rope;
     const size_t bytes = (size_t)(a->n_rot / 2) * sizeof *a->freq;
+    const int64_t pos = rope_pos(a, j->pos0);
 
-    if (r->pos != j->pos0 || r->n_rot != a->n_rot || r->mscale != a->mscale ||
-        r->max_pos != a->max_pos || memcmp(r->freq, a->freq, bytes) != 0) {
-        rope_angles(r->c, r->s, a, j->pos0);
+    if (r->pos != pos || r->n_rot != a->n_rot || r->mscale != a->mscale ||
+        memcmp(r->freq, a->freq, bytes) != 0) {
+        rope_angles(r->c, r->s, a, pos);
         memcpy(r->freq, a->freq, bytes);
-        r->pos = j->pos0;
+        r->pos = pos;
         r->n_rot = a->n_rot;
         r->mscale = a->mscale;
-        r->max_pos = a->max_pos;
     }
     rope_heads(j, 0, r->c, r->s);
 }

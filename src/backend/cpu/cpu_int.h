@@ -20,7 +20,7 @@ enum { ROPE_KEPT = 256 }; /* pairs of the widest head whose angles are kept */
 
 /* The angles by which one token was turned last. n_rot 0: none yet. */
 struct rope_kept {
-    int64_t pos, n_rot, max_pos;
+    int64_t pos, n_rot;
     float mscale, freq[ROPE_KEPT], c[ROPE_KEPT], s[ROPE_KEPT];
 };
 

@@ -2,9 +2,9 @@
  * matmul.c - matrix products over the kernels: which rows, in which order, by whom.
  *
  * Work is cut into tiles of rows, for one token small ones that threads take several of at
- * a time. Where the type has a kernel for it, the packed rows meet
- * the tokens as they are. Else, for one token a tile's rows are unpacked a few at a time
- * into L1 and multiplied at once; for many tokens the tile is unpacked once and meets all
+ * a time. Where the type has a kernel for it, the packed rows meet the tokens as they are.
+ * Else, for one token a tile's rows are unpacked a few at a time into L1 and multiplied at
+ * once; for many tokens the tile is unpacked once and meets all
  * tokens, in blocks small enough for L1. Every element is one dot product of the kernel
  * contract, so none of these sizes changes a bit. Padded weights are multiplied in 8 bits
  * as they are stored, by an activation with zeros behind its columns.
@@ -244,11 +244,8 @@ void backend_matmul_n(struct backend *be, float *const *y,
             j->tile_rows = tile_rows(w[i], a->n_tokens);
             n_tiles += (w[i]->rows + j->tile_rows - 1) / j->tile_rows;
         }
-        if (n_tiles > 1)
-            pool_run_long(be->pool, matmul_part, &c, n_tiles, 1,
-                          a->n_tokens == 1 ? TILES_AT_ONCE : 1);
-        else
-            matmul_part(&c, 0, n_tiles, 0);
+        pool_run_long(be->pool, matmul_part, &c, n_tiles, 1,
+                      a->n_tokens == 1 ? TILES_AT_ONCE : 1);
     }
 }
 
