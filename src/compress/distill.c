@@ -13,6 +13,7 @@
 
 /* A loss above its running mean times this, and by this many nats, is a jump. */
 static const double jump_factor = 1.5, jump_nat = 0.2;
+static const double same_jump = 0.9; /* of the first: half the rates changed nothing */
 static const double mean_share = 0.1; /* of the newest loss in the running mean */
 enum { MAX_FAULTS = 8 }; /* before the training counts as one that does not hold */
 
@@ -116,6 +117,8 @@ static enum b2_status go_back(struct distill *d, double loss, struct b2_err *err
         return rc;
     d->st.rate_share = share;
     d->st.n_back = n_back;
+    d->st.jump_step = from;
+    d->st.jump_loss = loss;
     log_line(d->p->log, LOG_WARN,
              "step %lld: the loss jumped from %.4f to %.4f: back to step %lld, rates "
              "halved",
@@ -129,20 +132,43 @@ static enum b2_status go_back(struct distill *d, double loss, struct b2_err *err
     return distill_save(d, err); /* so that a killed run keeps the halved rates */
 }
 
+static bool jumps(const struct distill_state *st, double loss)
+{
+    return st->loss_mean > 0 && loss > st->loss_mean * jump_factor &&
+           loss > st->loss_mean + jump_nat;
+}
+
+/* A jump that came before, at this step and with other weights: its text is hard. What
+ * going back for it changed is undone. */
+static bool hard_text(struct distill *d, double loss)
+{
+    struct distill_state *st = &d->st;
+
+    if (st->jump_step != st->step + 1 || loss < same_jump * st->jump_loss)
+        return false;
+    st->rate_share *= 2;
+    st->n_back--;
+    st->jump_step = 0;
+    log_line(d->p->log, LOG_INFO,
+             "step %lld: the loss is %.4f again: its text is hard; rates as before",
+             (long long)st->step + 1, loss);
+    return true;
+}
+
 static enum b2_status one_step(struct distill *d, struct b2_err *err)
 {
     struct distill_state *st = &d->st;
     const struct distill_parts parts = gradients(d);
     double loss = parts.loss, norm2 = 0;
 
-    /* a fault comes once: when its step is made again, it is not there */
-    if (d->p->fault_step == st->step + 1 && st->n_back == 0 && st->n_faults == 0)
+    /* a fault that does not stay is gone when its step is made again */
+    if (d->p->fault_step == st->step + 1 &&
+        (d->p->fault_stays || (st->n_back == 0 && st->n_faults == 0)))
         loss = d->p->fault_value;
     distill_each(d, add_norm, &norm2);
     if (!isfinite(loss) || !isfinite(norm2))
         return fault(d, loss, err);
-    if (st->loss_mean > 0 && loss > st->loss_mean * jump_factor &&
-        loss > st->loss_mean + jump_nat)
+    if (jumps(st, loss) && !hard_text(d, loss))
         return go_back(d, loss, err);
     struct schedule s = d->p->schedule;
     s.total = d->p->steps;

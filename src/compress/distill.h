@@ -12,7 +12,9 @@
  * than the student that came in.
  *
  * Guard: a loss or a gradient that is no number changes nothing, and the rates are halved;
- * a loss that jumps takes everything back to the last checkpoint, with half the rates.
+ * a loss that jumps takes everything back to the last checkpoint, with half the rates. If
+ * it comes again at the same step, the step's text is a hard one: it counts, and the rates
+ * are as before.
  *
  * At each evaluation all that moves goes to OUT.b2distill, whole or not at all. A run that
  * was killed goes on from there and ends with the same bytes (on the same processor level
@@ -102,6 +104,7 @@ struct distill_params {
     int64_t
         fault_step; /* tests: the loss of this step counts as fault_value; 0: none */
     double fault_value;
+    bool fault_stays; /* tests: also when the step is made again */
 };
 
 struct distill_region {
@@ -141,7 +144,7 @@ struct distill_report {
     int64_t steps, tokens, best_step;
     bool improved; /* false: nothing was better, the student is written as it came */
     int64_t n_latents, n_trained, changed; /* matrices, weights, codes that changed */
-    int64_t n_faults, n_back;              /* no numbers; returns to a checkpoint */
+    int64_t n_faults, n_back;              /* no numbers; jumps gone back for */
     double before, after;                  /* means over regions */
     double seconds, tokens_per_s, rate_share;
     uint64_t plan_bytes; /* of memory, beside mapped_bytes of both models */

@@ -21,6 +21,8 @@ struct distill_state {
     char core[32];            /* what made products at the start: distill_core() */
     double rate_share;        /* halved by the guard */
     double loss_mean;         /* running mean of the loss; 0: none yet */
+    int64_t jump_step;        /* the last step whose loss jumped; 0: none yet */
+    double jump_loss;         /* that loss */
     struct distill_parts sum; /* since the last evaluation */
     int64_t sum_n;
     double best; /* mean over regions of the best state */

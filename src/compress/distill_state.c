@@ -1,7 +1,7 @@
 /*
  * distill_state.c - the checkpoint: one file that appears whole.
  *
- *   "B2DISTL2", u64 length of the recipe, the recipe, struct distill_state, the curve,
+ *   "B2DISTL3", u64 length of the recipe, the recipe, struct distill_state, the curve,
  *   the best state, then u, its moments, log scales, their moments of every trained matrix
  *   and the norms with theirs; at the end the SHA-256 of all that in hex.
  *
@@ -15,7 +15,7 @@
 
 #include <string.h>
 
-static const char magic[] = "B2DISTL2";
+static const char magic[] = "B2DISTL3";
 /* A checkpoint is as large as what it fills: what is read is given back at once. */
 enum { MAGIC = 8, DROP_BYTES = 4 << 20 };
 

@@ -37,7 +37,7 @@ static void write_file(int fd, const struct str *recipe, const uint8_t *data,
         return;
     }
     fuzz_require(hash_new(&h, NULL) == B2_OK, "a hash");
-    put(fd, h, "B2DISTL2", 8);
+    put(fd, h, "B2DISTL3", 8);
     put(fd, h, &len, sizeof len);
     put(fd, h, recipe->data, len);
     put(fd, h, data, size);

@@ -144,13 +144,18 @@ static void test_bf16(void **state)
     pool_free(p.pool);
 }
 
-/* A loss that is no number, and one that jumps. */
+/* A loss that is no number, one that jumps, and one that is as high again. */
 static void test_faults(void **state)
 {
     static const struct {
         double value;
+        bool stays;
         int64_t faults, back;
-    } rows[] = {{(double)NAN, 1, 0}, {(double)INFINITY, 1, 0}, {1e6, 0, 1}};
+        double share;
+    } rows[] = {{(double)NAN, false, 1, 0, .5},
+                {(double)INFINITY, false, 1, 0, .5},
+                {1e6, false, 0, 1, .5},
+                {1e6, true, 0, 0, 1}}; /* a hard text */
 
     (void)state;
     for (size_t i = 0; i < countof(rows); i++) {
@@ -158,9 +163,10 @@ static void test_faults(void **state)
         struct distill_report r;
         p.fault_step = 7;
         p.fault_value = rows[i].value;
+        p.fault_stays = rows[i].stays;
         run(&r, &p);
         ROW_CHECK(i, r.n_faults == rows[i].faults && r.n_back == rows[i].back);
-        ROW_CHECK(i, r.rate_share == 0.5 && r.steps == STEPS);
+        ROW_CHECK(i, r.rate_share == rows[i].share && r.steps == STEPS);
         ROW_CHECK(i, r.n_points == 1 + STEPS / 4);
         ROW_CHECK(i, r.after < 0.9 * r.before && r.best_step > 0);
         distill_report_free(&r);
