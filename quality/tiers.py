@@ -1,9 +1,9 @@
-"""tiers.py MODEL TRAIN TEXT... - rows of the embedding in two types by how often their
-token occurs, as tiers.csv.
+"""tiers.py fast|normal MODEL TRAIN TEXT... - rows of the embedding in two types by how often
+their token occurs, as rows of tiers.csv.
 
 Everything else stays as in MODEL, so that the divergence is the embedding's alone (and the
-head's, where they are one). Types are made by `compress` (effort fast), one for the whole
-table and then, of the tokens that are most frequent in TRAIN, the first 5, 10, 20 and 40 %
+head's, where they are one). Types are made by `compress` of that effort (normal: compensated
+in the head's metric, on 4,096 tokens of TRAIN), one for the whole table and then, of the tokens that are most frequent in TRAIN, the first 5, 10, 20 and 40 %
 of the rows in a larger type and the others in a smaller. Scored: 16 windows of 512 of each
 TEXT, 8-bit activations. docs/COMPRESS.md has the decision. Needs gguf and numpy.
 """
@@ -24,8 +24,10 @@ WORK = HERE.parent / "build" / "quality"
 PROGRAM = os.environ.get("B2_PROGRAM", str(HERE.parent / "build" / "release" / "bonsai2"))
 TABLE = "token_embd.weight"
 TYPES = ("B2_T64", "B2_Q2", "B2_Q3", "Q4_0")
-TIERS = (("Q4_0", "B2_T64"), ("B2_Q3", "B2_T64"), ("Q4_0", "B2_Q2"))
+TIERS = {"fast": (("Q4_0", "B2_T64"), ("B2_Q3", "B2_T64"), ("Q4_0", "B2_Q2")),
+         "normal": (("Q4_0", "B2_Q2"),)}
 SHARES = (.05, .1, .2, .4)
+HEADER = "date,model,effort,rows,bits,text,kld,kld_stderr,ppl_ratio,chunks,version"
 
 
 def run(*words, text=None):
@@ -38,11 +40,11 @@ def table_of(path, mode="r"):
     return file, next(t for t in file.tensors if t.name == TABLE)
 
 
-def as_type(model, kind):
+def as_type(model, kind, how):
     """(values [tokens, width] F32, bits of a weight) of the table in a type."""
     packed, plain = WORK / "tiers-type.gguf", WORK / "tiers-plain.gguf"
     run("compress", model, "-o", packed, "--force", "-q", "--rule", "*=keep", "--rule",
-        f"{TABLE}={kind}")
+        f"{TABLE}={kind}", *how)
     run("export", packed, "--format", "gguf-f32", "-o", plain, "--force", "-q")
     info = json.loads(run("inspect", packed, "--json"))
     entry = next(t for t in info["tensors"] if t["name"] == TABLE)
@@ -53,11 +55,12 @@ def as_type(model, kind):
 
 
 def main():
-    if len(sys.argv) < 4:
-        raise SystemExit("usage: tiers.py MODEL TRAIN TEXT...")
-    model, train, texts = sys.argv[1], sys.argv[2], sys.argv[3:]
+    if len(sys.argv) < 5 or sys.argv[1] not in TIERS:
+        raise SystemExit("usage: tiers.py fast|normal MODEL TRAIN TEXT...")
+    effort, model, train, texts = sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4:]
+    how = ["--calib", train, "--calib-tokens", 4096] if effort == "normal" else []
     WORK.mkdir(parents=True, exist_ok=True)
-    made = {kind: as_type(model, kind) for kind in TYPES}
+    made = {kind: as_type(model, kind, how) for kind in TYPES}
     words = pathlib.Path(train).read_text(encoding="utf-8", errors="ignore")[:2_000_000]
     ids = json.loads(run("tokenize", "-m", model, "--stdin", "--no-bos", "--json", text=words))
     counts = collections.Counter(ids["ids"])
@@ -66,16 +69,18 @@ def main():
     base = WORK / "tiers.gguf"
     run("compress", model, "-o", base, "--force", "-q", "--rule", "*=keep", "--rule", f"{TABLE}=F32")
     arms = [(kind, *made[kind]) for kind in TYPES]
-    for high, low in TIERS:
+    for high, low in TIERS[effort]:
         for share in SHARES:
             hot = order[:round(share * n)]
             values = made[low][0].copy()
             values[hot] = made[high][0][hot]
             arms.append((f"{high} {share:.0%}, {low}", values,
                          share * made[high][1] + (1 - share) * made[low][1]))
-    with open(HERE / "tiers.csv", "w", newline="", encoding="utf-8") as f:
+    out = HERE / "tiers.csv"
+    if not out.exists():
+        out.write_text(HEADER + "\n", encoding="utf-8")
+    with open(out, "a", newline="", encoding="utf-8") as f:
         rows = csv.writer(f, lineterminator="\n")
-        rows.writerow("date,model,rows,bits,text,kld,kld_stderr,ppl_ratio,chunks,version".split(","))
         for name, values, bits in arms:
             file, table = table_of(base, "r+")
             table.data[:] = values.reshape(table.data.shape)
@@ -83,7 +88,7 @@ def main():
             for text in texts:
                 k = json.loads(run("eval", "kld", "-m", base, "--baseline", model, "--text", text,
                                    "--ctx", 512, "--chunks", 16, "--json"))
-                rows.writerow([datetime.date.today().isoformat(), pathlib.Path(model).stem, name,
+                rows.writerow([datetime.date.today().isoformat(), pathlib.Path(model).stem, effort, name,
                                "%.3f" % bits, os.path.basename(text), "%.4f" % k["mean_kld"],
                                "%.4f" % k["kld_stderr"], "%.4g" % k["ppl_ratio"], k["chunks"],
                                k["version"]])

@@ -47,7 +47,45 @@ struct weight {
     /* The rows repacked: products read these instead of data. NULL: they do not. */
     const uint8_t *sets;
     enum repack_form form;
+    /* Rows of two types; then type, row_bytes and data are those of the rare ones. NULL:
+     * all rows are alike. */
+    struct weight_tiers *tiers;
 };
+
+/* A table of tokens of which the frequent rows have a type of their own. */
+struct weight_tiers {
+    struct weight hot, rare; /* each in the order of the table, without rotation */
+    const int32_t *row; /* [hot.rows] where a hot row stands in the table, ascending */
+};
+
+enum { TIERS_MAX_HOT = 1 << 17 }; /* rows; a product keeps their results aside */
+
+/* Where row *r lies: its tier, and *r becomes the row of that. */
+static inline const struct weight *weight_of_row(const struct weight *w, int64_t *r)
+{
+    const struct weight_tiers *t = w->tiers;
+    int64_t lo = 0, hi = t ? t->hot.rows : 0;
+
+    if (!t)
+        return w;
+    while (lo < hi) {
+        const int64_t mid = (lo + hi) / 2;
+        if (t->row[mid] < *r)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    const bool is_hot = lo < t->hot.rows && t->row[lo] == *r;
+    *r = is_hot ? lo : *r - lo;
+    return is_hot ? &t->hot : &t->rare;
+}
+
+/* Bytes of all rows as they lie in the file. */
+static inline uint64_t weight_bytes(const struct weight *w)
+{
+    return w->tiers ? weight_bytes(&w->tiers->hot) + weight_bytes(&w->tiers->rare)
+                    : (uint64_t)w->rows * w->row_bytes;
+}
 
 /* Values of a row as it is stored: a multiple of the type's block. */
 static inline int64_t weight_stored(const struct weight *w)

@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 
-enum { BUDGET_MAX_CHOICES = 12 };
+enum { BUDGET_MAX_CHOICES = 16 };
 
 struct budget_choice {
     uint64_t bytes;

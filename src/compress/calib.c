@@ -349,6 +349,19 @@ enum b2_status calib_make(struct calib *out, const struct tokenizer *tok,
     return rc;
 }
 
+int32_t *calib_some(const struct calib *c, int64_t max_tokens, int64_t *n_seqs)
+{
+    const int64_t have = c->n_seqs - 1;
+    const int64_t n = min_i64(have, max_i64(1, max_tokens / c->ctx));
+    int32_t *ids = mem_calloc((size_t)((n + 1) * c->ctx), sizeof *ids);
+
+    for (int64_t i = 0; ids && i <= n; i++)
+        memcpy(ids + i * c->ctx, c->ids + (i == n ? have : i * have / n) * c->ctx,
+               (size_t)c->ctx * sizeof *ids);
+    *n_seqs = n + 1;
+    return ids;
+}
+
 void calib_free(struct calib *c)
 {
     mem_free(c->ids);

@@ -73,6 +73,10 @@ void calib_streams_free(struct calib_stream *streams);
  * files. */
 enum b2_status calib_make(struct calib *out, const struct tokenizer *tok,
                           const struct calib_params *p, struct b2_err *err) NODISCARD;
+/* The tokens of at most max_tokens in whole sequences at even distances, at least one, and
+ * behind them the last sequence, which is the probe: *n_seqs * ctx; mem_free(). NULL: out
+ * of memory. */
+int32_t *calib_some(const struct calib *c, int64_t max_tokens, int64_t *n_seqs);
 void calib_free(struct calib *c); /* zeroed is fine */
 
 /* The path of a word FILE or FILE=SHARE. B2_ENOMEM. */

@@ -6,11 +6,11 @@
 #include "base/mem.h"
 #include "compress/budget.h"
 #include "format/tail.h"
+#include "format/tiers.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
-
-enum { GGUF_ALIGN = 32 };
 
 /* The rungs a budget may choose from, besides the best ternary type and the source's
  * own bytes: those with FP16 scales that every GGUF reader has, and ours of few levels. */
@@ -405,7 +405,37 @@ void choose_free(struct choose *c)
 {
     rotate_free(c->rotate);
     mem_free(c->item);
+    mem_free(c->rank);
     *c = (struct choose){0};
+}
+
+int choose_parts(const struct choose_item *it, const struct choose_candidate *cand,
+                 struct choose_part part[2])
+{
+    const struct dtype_info *info = dtype_info(cand->hot);
+    const int64_t rows = tensor_rows(it->t), width = tensor_width(it->t);
+
+    if (cand->n_hot == 0) {
+        part[0] = (struct choose_part){it->t->name, cand->type, rows, 0, cand->n_bytes};
+        return 1;
+    }
+    const uint64_t row_bytes = (uint64_t)(width / info->block * info->bytes);
+    const uint64_t at = choose_hot_bytes(row_bytes, cand->n_hot);
+    part[0] = (struct choose_part){TIERS_HOT, cand->hot, cand->n_hot, 0,
+                                   row_bytes * (uint64_t)cand->n_hot};
+    part[1] = (struct choose_part){TIERS_RARE, cand->type, rows - cand->n_hot, at,
+                                   cand->n_bytes - at};
+    return 2;
+}
+
+const char *choose_name(char buf[CHOOSE_NAME_MAX], const struct choose_candidate *cand)
+{
+    if (cand->n_hot == 0)
+        snprintf(buf, CHOOSE_NAME_MAX, "%s", dtype_info(cand->type)->name);
+    else
+        snprintf(buf, CHOOSE_NAME_MAX, "%s %lld, %s", dtype_info(cand->hot)->name,
+                 (long long)cand->n_hot, dtype_info(cand->type)->name);
+    return buf;
 }
 
 /* What a candidate adds to the file, or its bare bytes. Names of rotated and of padded
@@ -417,8 +447,9 @@ static uint64_t cost(const struct choose_item *it, const struct choose_candidate
     if (!in_file)
         return cand->n_bytes;
     uint64_t name = 8 + strlen(it->t->name);
-    return align_up_u64(cand->n_bytes, GGUF_ALIGN) + (cand->fold ? name : 0) +
-           (cand->pad ? name + 4 : 0);
+    uint64_t marks = cand->n_hot ? tiers_mark_bytes(tensor_rows(it->t)) : 0;
+    return align_up_u64(cand->n_bytes, CHOOSE_ALIGN) + (cand->fold ? name : 0) +
+           (cand->pad ? name + 4 : 0) + marks;
 }
 
 void choose_smallest(struct choose *c)

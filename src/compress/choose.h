@@ -25,7 +25,7 @@ enum choose_why {
     CHOOSE_LATER, /* behind the last layer that is asked for (recipe.layers) */
 };
 
-enum { CHOOSE_MAX_CANDIDATES = 10 };
+enum { CHOOSE_MAX_CANDIDATES = 16, CHOOSE_ALIGN = 32 /* of tensors in a GGUF */ };
 
 struct choose_candidate {
     enum dtype type;
@@ -33,8 +33,10 @@ struct choose_candidate {
     bool fold;        /* rotated before rounding */
     int64_t pad;      /* zeros behind each row, after the rotation */
     uint64_t n_bytes; /* of the whole tensor, with padding */
-    double error;     /* relative squared error, measured on sampled rows */
-    double damage;    /* nat, measured (cost.h); negative: not */
+    int64_t n_hot;    /* a table in two types: rows of type hot; 0: all are of one */
+    enum dtype hot;
+    double error;  /* relative squared error, measured on sampled rows */
+    double damage; /* nat, measured (cost.h); negative: not */
 };
 
 struct choose_item {
@@ -58,6 +60,16 @@ struct choose {
     bool source_rotated;   /* the source's weights are folded already */
     struct rotate *rotate; /* NULL: nothing is rotated */
     struct heads heads;    /* zeros: ssm_out is folded in the order of its columns */
+    int32_t *rank; /* [rows of the table of tokens] the most frequent is 0; NULL: no
+                    * candidate is of two types (tiers.h) */
+};
+
+/* A tensor of the output. */
+struct choose_part {
+    const char *name;
+    enum dtype type;
+    int64_t rows;
+    uint64_t at, n_bytes; /* among the candidate's bytes */
 };
 
 /* Reads the model's table. On success free with choose_free(). B2_EARG: tensors without
@@ -104,6 +116,27 @@ static inline void choose_fold_row(const struct choose *c, const struct choose_i
         heads_group(&c->heads, row, tensor_width(it->t));
     rotate_fold_row(c->rotate, row, tensor_width(it->t));
 }
+
+/* Bytes of hot rows and what aligns the tensor behind them. */
+static inline uint64_t choose_hot_bytes(uint64_t row_bytes, int64_t n_hot)
+{
+    return align_up_u64(row_bytes * (uint64_t)n_hot, CHOOSE_ALIGN);
+}
+
+static inline enum dtype choose_row_type(const struct choose *c,
+                                         const struct choose_candidate *cand,
+                                         int64_t row)
+{
+    return cand->n_hot > 0 && c->rank[row] < cand->n_hot ? cand->hot : cand->type;
+}
+
+/* The tensors that a candidate becomes: one, or two in the order of the file. */
+int choose_parts(const struct choose_item *it, const struct choose_candidate *cand,
+                 struct choose_part part[2]);
+
+/* "Q4_0", or "Q4_0 2457, B2_Q2": the types, and how many rows have the first. */
+enum { CHOOSE_NAME_MAX = 64 };
+const char *choose_name(char buf[CHOOSE_NAME_MAX], const struct choose_candidate *cand);
 
 /* Takes the fewest bytes everywhere. */
 void choose_smallest(struct choose *c);

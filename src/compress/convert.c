@@ -7,6 +7,7 @@
 #include "base/str.h"
 #include "compress/convert_int.h"
 #include "format/tail.h"
+#include "format/tiers.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -222,6 +223,15 @@ static enum b2_status plan(struct convert *c, struct b2_err *err)
     return rc;
 }
 
+/* A table in two types is one tensor where the output gives it another type. */
+static bool joins_tiers(const struct convert *c)
+{
+    if (c->target.folder)
+        return true;
+    return !c->target.keep && !(dtype_info(c->target.type)->flags & DTF_TERNARY) &&
+           (!c->p->only || recipe_glob(c->p->only, TIERS_TABLE));
+}
+
 static enum b2_status start(struct convert *c, struct modelfile *mf,
                             const struct convert_params *p, struct b2_err *err)
 {
@@ -236,6 +246,10 @@ static enum b2_status start(struct convert *c, struct modelfile *mf,
         return rc;
     c->mf = mf;
     c->p = p;
+    if (joins_tiers(c))
+        rc = modelfile_join_tiers(mf, err);
+    if (rc)
+        return rc;
     c->arena = arena_new(SIZE_MAX / 2);
     if (!c->arena)
         return err_set(err, B2_ENOMEM, "out of memory");

@@ -11,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { COST_TOKENS = 4096, SAMPLE_ROWS = 128 };
+enum { SAMPLE_ROWS = 128 };
 
 /* Whether the sweep can make a candidate. */
 static bool is_compensable(const struct choose_item *it,
@@ -331,21 +331,6 @@ static void fill_priors(struct cost *k)
     }
 }
 
-/* Every so manieth sequence, and the probe. */
-static bool pick_sequences(struct cost *k)
-{
-    const struct calib *c = k->p->calib;
-    int64_t have = c->n_seqs - 1;
-    int64_t n = min_i64(have, max_i64(1, COST_TOKENS / c->ctx));
-
-    k->n_seqs = n + 1;
-    k->ids = mem_calloc((size_t)(k->n_seqs * c->ctx), sizeof *k->ids);
-    for (int64_t i = 0; k->ids && i <= n; i++)
-        memcpy(k->ids + i * c->ctx, c->ids + (i == n ? have : i * have / n) * c->ctx,
-               (size_t)c->ctx * sizeof *k->ids);
-    return k->ids != NULL;
-}
-
 static enum b2_status start(struct cost *k, struct b2_err *err)
 {
     const struct model_params mp = {.no_tokenizer = true};
@@ -353,10 +338,11 @@ static enum b2_status start(struct cost *k, struct b2_err *err)
 
     if (!rc)
         rc = model_open(&k->m, k->p->source, &mp, err);
-    if (!rc && !pick_sequences(k))
-        rc = err_set(err, B2_ENOMEM, "out of memory");
     if (rc)
         return rc;
+    k->ids = calib_some(k->p->calib, TABLE_TOKENS, &k->n_seqs);
+    if (!k->ids)
+        return err_set(err, B2_ENOMEM, "out of memory");
     const struct stream_params sp = {.m = k->m,
                                      .blas = k->blas,
                                      .pool = k->p->env->pool,
@@ -373,12 +359,13 @@ enum b2_status cost_measure(const struct cost_params *p, struct b2_err *err)
     struct cost k = {.p = p};
     enum b2_status rc = start(&k, err);
 
-    if (!rc)
-        rc = cost_tables(&k, err);
     for (k.layer = 0; k.layer < choose_layers(p->c) && !rc; k.layer++)
         rc = measure_layer(&k, err);
     if (!rc)
+        rc = cost_tables(&k, err);
+    if (!rc)
         fill_priors(&k);
+    table_metric_free(&k.metric);
     stream_free(k.stream);
     model_close(k.m);
     blas_close(k.blas);

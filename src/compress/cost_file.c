@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { MAX_BYTES = 64 << 20, VERSION = 1 };
+enum { MAX_BYTES = 64 << 20, VERSION = 2 };
 
 /* The recipe without its budget and without what comes after the choice. */
 void cost_file_key(const struct recipe *r, const char *source_sha256, struct str *out)
@@ -77,12 +77,13 @@ static enum b2_status take(struct choose *c, const cJSON *tensors, struct b2_err
         const cJSON *types = find_tensor(tensors, &hint, it->t->name);
         for (int k = 0; k < it->n_candidates; k++) {
             struct choose_candidate *cand = &it->candidate[k];
-            double nat = find_damage(types, dtype_info(cand->type)->name);
+            char name[CHOOSE_NAME_MAX];
+            double nat = find_damage(types, choose_name(name, cand));
             if (cand->copy)
                 nat = 0.0;
             if (!isfinite(nat))
                 return err_set(err, B2_EFORMAT, "no cost of tensor %s as %s",
-                               it->t->name, dtype_info(cand->type)->name);
+                               it->t->name, choose_name(name, cand));
             cand->damage = nat;
         }
     }
@@ -147,10 +148,11 @@ enum b2_status cost_file_write(const struct choose *c, const char *path,
         str_printf(&s, "%s[", comma);
         recipe_json_string(&s, it->t->name);
         str_put(&s, ",[");
-        for (int k = 0; k < it->n_candidates; k++)
+        for (int k = 0; k < it->n_candidates; k++) {
+            char name[CHOOSE_NAME_MAX];
             str_printf(&s, "%s[\"%s\",%.17g]", k ? "," : "",
-                       dtype_info(it->candidate[k].type)->name,
-                       it->candidate[k].damage);
+                       choose_name(name, &it->candidate[k]), it->candidate[k].damage);
+        }
         str_put(&s, "]]");
         comma = ",\n";
     }

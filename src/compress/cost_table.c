@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "compress/fit.h"
+#include "compress/tiers.h"
 #include "tensor/quant.h"
 
 #include <math.h>
@@ -22,6 +23,9 @@ struct rounding {
     uint8_t *bytes; /* of the table */
     bool *bad;      /* [threads] a row that the type cannot hold */
     int64_t stored;
+    int32_t *list; /* hot rows of a table in two types */
+    struct weight_tiers tiers;
+    struct weight w; /* around the bytes */
 };
 
 static void round_rows(void *ctx, int64_t begin, int64_t end, int thread)
@@ -29,19 +33,35 @@ static void round_rows(void *ctx, int64_t begin, int64_t end, int thread)
     const struct rounding *r = ctx;
     const struct tensor *t = r->it->t;
     int64_t rows = tensor_rows(t), width = tensor_width(t);
-    uint64_t src = t->n_bytes / (uint64_t)rows, dst = r->cand->n_bytes / (uint64_t)rows;
+    uint64_t src = t->n_bytes / (uint64_t)rows;
     const struct fit_how how = choose_how(r->c, r->it);
     float *row = r->row + thread * r->stored;
     struct fit_stat stat;
 
     for (int64_t i = begin; i < end; i++) {
+        int64_t at = i;
+        const struct weight *w = weight_of_row(&r->w, &at);
+        uint8_t *dst = r->bytes + (w->data - r->bytes) + (uint64_t)at * w->row_bytes;
         quant_decode_tensor_row(t, row, t->data + (uint64_t)i * src);
         for (int64_t k = width; k < r->stored; k++)
             row[k] = 0.0f;
-        if (fit_row(r->cand->type, r->bytes + (uint64_t)i * dst, row, r->stored, &how,
-                    &stat, NULL))
+        if (fit_row(w->type, dst, row, r->stored, &how, &stat, NULL))
             r->bad[thread] = true;
     }
+}
+
+static bool compensates(const struct cost *k, const struct rounding *r)
+{
+    const struct table_job j = {.c = r->c,
+                                .it = r->it,
+                                .cand = r->cand,
+                                .metric = &k->metric,
+                                .passes = r->c->recipe->refine > 0,
+                                .blas = k->blas,
+                                .pool = k->p->env->pool};
+    struct fit_stat stat = {0};
+
+    return table_round(r->bytes, &stat, &j, NULL) == B2_OK;
 }
 
 /* One candidate; its damage stays unknown when the type cannot hold the table. */
@@ -58,27 +78,28 @@ static enum b2_status try_table(struct cost *k, const struct choose_item *it,
     r.row = mem_calloc(threads * (size_t)r.stored, sizeof *r.row);
     r.bytes = mem_calloc((size_t)cand->n_bytes, 1);
     r.bad = mem_calloc(threads, sizeof *r.bad);
-    bool have = r.row && r.bytes && r.bad;
-    if (have)
+    r.list = mem_calloc((size_t)rows, sizeof *r.list);
+    bool have = r.row && r.bytes && r.bad && r.list;
+    if (have && cand->n_hot)
+        tiers_list(p->c, cand, rows, r.list);
+    r.w = tiers_weight(it, cand, r.bytes, &r.tiers, r.list);
+    if (have && table_compensable(p->c, it, cand))
+        bad = !compensates(k, &r);
+    else if (have)
         pool_run(p->env->pool, round_rows, &r, rows, CHUNK_ROWS);
     for (size_t i = 0; have && i < threads; i++)
         bad |= r.bad[i];
     if (have && !bad) {
-        const struct weight w = {.name = it->t->name,
-                                 .type = cand->type,
-                                 .cols = tensor_width(it->t),
-                                 .rows = rows,
-                                 .pad = cand->pad,
-                                 .data = r.bytes,
-                                 .row_bytes = cand->n_bytes / (uint64_t)rows};
-        double nat = stream_damage_table(k->stream, &w, embed, !embed || k->m->tied);
+        char name[CHOOSE_NAME_MAX];
+        double nat = stream_damage_table(k->stream, &r.w, embed, !embed || k->m->tied);
         cand->damage = isfinite(nat) ? fmax(nat, 0.0) : -1.0;
         log_line(p->log, LOG_DEBUG, "%s as %s: %.5f nat", it->t->name,
-                 dtype_info(cand->type)->name, nat);
+                 choose_name(name, cand), nat);
     }
     mem_free(r.row);
     mem_free(r.bytes);
     mem_free(r.bad);
+    mem_free(r.list);
     return have ? B2_OK : err_set(err, B2_ENOMEM, "out of memory");
 }
 
@@ -103,7 +124,7 @@ static enum b2_status measure_table(struct cost *k, struct choose_item *it,
 enum b2_status cost_tables(struct cost *k, struct b2_err *err)
 {
     struct choose *c = k->p->c;
-    enum b2_status rc = B2_OK;
+    enum b2_status rc = table_metric_take(&k->metric, c, k->stream, k->m->hp.d, err);
 
     for (int64_t i = 0; i < c->n && !rc; i++) {
         struct choose_item *it = &c->item[i];

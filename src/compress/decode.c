@@ -16,13 +16,13 @@ struct decoding {
 static void decode_rows(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const struct decoding *d = ctx;
-    const struct weight *w = d->w;
 
     (void)thread;
     for (int64_t r = begin; r < end; r++) {
+        int64_t at = d->first + r;
+        const struct weight *w = weight_of_row(d->w, &at);
         float *row = d->dst + r * w->cols;
-        quant_decode_row(w->type, row,
-                         w->data + (uint64_t)(d->first + r) * w->row_bytes, w->cols);
+        quant_decode_row(w->type, row, w->data + (uint64_t)at * w->row_bytes, w->cols);
         for (int64_t i = 0; (dtype_info(w->type)->flags & DTF_APART) && i < w->cols;
              i++)
             row[i] *= w->scale;
@@ -35,11 +35,19 @@ void decode_weight(struct pool *pool, const struct model *m, float *dst,
     struct decoding d = {w, dst, first};
 
     pool_run(pool, decode_rows, &d, n, CHUNK_ROWS);
-    modelfile_drop(m->mf, w->data + (uint64_t)first * w->row_bytes,
-                   (uint64_t)n * w->row_bytes);
+    if (w->tiers)
+        decode_drop(m, w);
+    else
+        modelfile_drop(m->mf, w->data + (uint64_t)first * w->row_bytes,
+                       (uint64_t)n * w->row_bytes);
 }
 
 void decode_drop(const struct model *m, const struct weight *w)
 {
-    modelfile_drop(m->mf, w->data, (uint64_t)w->rows * w->row_bytes);
+    if (w->tiers) {
+        decode_drop(m, &w->tiers->hot);
+        decode_drop(m, &w->tiers->rare);
+    } else {
+        modelfile_drop(m->mf, w->data, weight_bytes(w));
+    }
 }

@@ -13,7 +13,7 @@
 
 /* A loss above its running mean times this, and by this many nats, is a jump. */
 static const double jump_factor = 1.5, jump_nat = 0.2;
-static const double same_jump = 0.9; /* of the first: half the rates changed nothing */
+static const double same_jump = 0.9;  /* of the first: half the rates changed nothing */
 static const double mean_share = 0.1; /* of the newest loss in the running mean */
 enum { MAX_FAULTS = 8 }; /* before the training counts as one that does not hold */
 

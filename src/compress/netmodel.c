@@ -63,8 +63,8 @@ bool netmodel_same_head(const struct model *a, const struct model *b)
 {
     const struct weight *x = &a->head, *y = &b->head;
 
-    return x->type == y->type && x->rows == y->rows && x->cols == y->cols &&
-           x->row_bytes == y->row_bytes && !x->rot && !y->rot &&
+    return !x->tiers && !y->tiers && x->type == y->type && x->rows == y->rows &&
+           x->cols == y->cols && x->row_bytes == y->row_bytes && !x->rot && !y->rot &&
            memcmp(x->data, y->data, (size_t)x->row_bytes * (size_t)x->rows) == 0;
 }
 

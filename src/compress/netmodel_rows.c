@@ -119,7 +119,9 @@ void netmodel_rows(const struct weight *w, float *dst, int64_t begin, int64_t en
 {
     for (int64_t r = begin; r < end; r++) {
         float *row = dst + (r - begin) * w->cols;
-        stored_row(w, row, r);
+        int64_t at = r;
+        const struct weight *tier = weight_of_row(w, &at);
+        stored_row(tier, row, at);
         latent_unfold(w->rot, row);
     }
 }

@@ -4,8 +4,10 @@
 #include "compress/outmeta.h"
 
 #include "base/mem.h"
+#include "compress/tiers.h"
 #include "format/private.h"
 #include "format/tail.h"
+#include "format/tiers.h"
 #include "model/rotation.h"
 
 #include <string.h>
@@ -169,13 +171,40 @@ static enum b2_status set_tail_keys(struct meta *m, const struct choose *c,
     return rc;
 }
 
+static void mark_types(bool used[N_DTYPES], const struct choose_candidate *cand)
+{
+    used[cand->type] = true;
+    if (cand->n_hot > 0)
+        used[cand->hot] = true;
+}
+
+static enum b2_status set_tiers_key(struct meta *m, const struct choose *c,
+                                    struct b2_err *err)
+{
+    enum b2_status rc = B2_OK;
+
+    for (int64_t i = 0; i < c->n && !rc; i++) {
+        const struct choose_candidate *cand = choose_picked(&c->item[i]);
+        const int64_t rows = tensor_rows(c->item[i].t);
+        if (cand->n_hot == 0)
+            continue;
+        int32_t *list = mem_calloc((size_t)rows, sizeof *list);
+        if (!list)
+            return err_set(err, B2_ENOMEM, "keys: out of memory");
+        tiers_list(c, cand, rows, list);
+        rc = tiers_set_key(m, list, cand->n_hot, rows, err);
+        mem_free(list);
+    }
+    return rc;
+}
+
 static enum b2_status set_private_keys(struct meta *m, const struct choose *c,
                                        struct b2_err *err)
 {
     bool used[N_DTYPES] = {false};
 
     for (int64_t i = 0; i < c->n; i++)
-        used[choose_picked(&c->item[i])->type] = true;
+        mark_types(used, choose_picked(&c->item[i]));
     return private_set_keys(m, used, err);
 }
 
@@ -200,6 +229,8 @@ enum b2_status outmeta_make(struct meta **out, const struct choose *c,
         rc = set_rotation_keys(m, c, err);
     if (!rc)
         rc = set_tail_keys(m, c, err);
+    if (!rc)
+        rc = set_tiers_key(m, c, err);
     if (!rc)
         rc = set_private_keys(m, c, err);
     if (rc) {
@@ -232,8 +263,12 @@ uint64_t outmeta_file_bytes(const struct meta *m, const struct choose *c)
         bytes += key_bytes(meta_at(m, i));
     for (int64_t i = 0; i < c->n; i++) {
         const struct tensor *t = c->item[i].t;
-        bytes += 8 + strlen(t->name) + 4 + 8 * (uint64_t)t->rank + 4 + 8;
-        data += align_up_u64(choose_picked(&c->item[i])->n_bytes, GGUF_ALIGN);
+        struct choose_part part[2];
+        int n = choose_parts(&c->item[i], choose_picked(&c->item[i]), part);
+        for (int k = 0; k < n; k++) {
+            bytes += 8 + strlen(part[k].name) + 4 + 8 * (uint64_t)t->rank + 4 + 8;
+            data += align_up_u64(part[k].n_bytes, GGUF_ALIGN);
+        }
     }
     return align_up_u64(bytes, GGUF_ALIGN) + data;
 }

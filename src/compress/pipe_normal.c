@@ -6,6 +6,7 @@
  * then where they were.
  */
 #include "compress/pipeline_int.h"
+#include "compress/tiers.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -137,13 +138,19 @@ static enum b2_status run_layers(struct pipeline *pl, uint64_t *n_done,
 }
 
 /* The compressed table of tokens, when it is not the source's. */
-static enum b2_status find_table(struct pieces_open *o, struct weight *w, bool *found,
+struct table {
+    struct weight w;
+    struct weight_tiers tiers;
+    int32_t *list;
+    bool found;
+};
+
+static enum b2_status find_table(struct pieces_open *o, struct table *t,
                                  struct b2_err *err)
 {
     struct pipeline *pl = o->pl;
     enum b2_status rc = B2_OK;
 
-    *found = false;
     for (int64_t k = 0; k < pl->c.n; k++) {
         const struct choose_item *it = &pl->c.item[k];
         const struct choose_candidate *cand = choose_picked(it);
@@ -152,16 +159,16 @@ static enum b2_status find_table(struct pieces_open *o, struct weight *w, bool *
         rc = open_pieces(o, it->layer, err);
         if (rc)
             return rc;
-        *w = (struct weight){
-            .name = it->t->name,
-            .type = cand->type,
-            .cols = tensor_width(it->t),
-            .rows = tensor_rows(it->t),
-            .pad = cand->pad,
-            .data = piece_bytes(o, k),
-            .row_bytes = cand->n_bytes / (uint64_t)tensor_rows(it->t),
-        };
-        *found = w->data != NULL;
+        const uint8_t *bytes = piece_bytes(o, k);
+        t->list = cand->n_hot ? mem_calloc((size_t)tensor_rows(it->t), sizeof *t->list)
+                              : NULL;
+        if (cand->n_hot && !t->list)
+            return err_set(err, B2_ENOMEM, "table of tokens: out of memory");
+        if (cand->n_hot)
+            tiers_list(&pl->c, cand, tensor_rows(it->t), t->list);
+        t->found = bytes != NULL;
+        if (t->found)
+            t->w = tiers_weight(it, cand, bytes, &t->tiers, t->list);
     }
     return rc;
 }
@@ -199,16 +206,15 @@ static enum b2_status note_kernels(struct pipeline *pl, struct b2_err *err)
 enum b2_status pipeline_compensate(struct pipeline *pl, uint64_t *n_done,
                                    struct b2_err *err)
 {
-    struct pieces_open table = {.pl = pl};
-    struct weight embd = {0};
-    bool found = false;
-    enum b2_status rc = find_table(&table, &embd, &found, err);
+    struct pieces_open pieces = {.pl = pl};
+    struct table table = {0};
+    enum b2_status rc = find_table(&pieces, &table, err);
     const struct normal_params np = {
         .source = pl->p->source,
         .c = &pl->c,
         .recipe = &pl->recipe,
         .calib = &pl->calib,
-        .embd = found ? &embd : NULL,
+        .embd = table.found ? &table.w : NULL,
         .pool = pl->p->env.pool,
         .mem_limit = pl->p->mem_limit,
         .log = pl->p->log,
@@ -216,7 +222,8 @@ enum b2_status pipeline_compensate(struct pipeline *pl, uint64_t *n_done,
 
     if (!rc)
         rc = normal_new(&pl->normal, &np, err);
-    close_pieces(&table);
+    close_pieces(&pieces);
+    mem_free(table.list);
     if (!rc) {
         log_line(pl->p->log, LOG_DEBUG, "products by OpenBLAS, %s kernels",
                  normal_core(pl->normal));

@@ -9,6 +9,7 @@
 #include "compress/cost_file.h"
 #include "compress/outmeta.h"
 #include "compress/round.h"
+#include "compress/tiers.h"
 #include "format/gguf.h"
 #include "model/vocab.h"
 
@@ -122,9 +123,10 @@ static enum b2_status make_state(const struct pipeline *pl, struct str *out,
     str_put(out, ",\"tensors\":[");
     for (int64_t i = 0; i < pl->c.n; i++) {
         const struct choose_candidate *cand = choose_picked(&pl->c.item[i]);
+        char name[CHOOSE_NAME_MAX];
         str_put(out, i ? ",\n[" : "\n[");
         recipe_json_string(out, pl->c.item[i].t->name);
-        str_printf(out, ",\"%s\",%s]", dtype_info(cand->type)->name,
+        str_printf(out, ",\"%s\",%s]", choose_name(name, cand),
                    cand->copy   ? "\"copy\""
                    : cand->fold ? "\"rotate\""
                                 : "\"round\"");
@@ -190,6 +192,8 @@ static enum b2_status round_item(struct pipeline *pl, int64_t k, struct b2_err *
 
     if (bytes)
         return work_piece_data(pl->work, bytes, choose_picked(it)->n_bytes, err);
+    if (table_compensable(&pl->c, it, choose_picked(it)))
+        return pipeline_round_table(pl, k, err);
     return round_tensor(&pl->c, it, pl->mf, &pl->p->env, pl->work, &pl->stat[k], err);
 }
 
@@ -227,6 +231,21 @@ static void add_way_on(const struct pipeline *pl, struct b2_err *err)
             old, (long long)done, (long long)pl->n_pieces, work_dir(pl->work));
 }
 
+/* Pieces that belong to no layer, or all. The student walks with its own table, so these
+ * come first. */
+static enum b2_status round_ends(struct pipeline *pl, uint64_t *n_done,
+                                 struct b2_err *err)
+{
+    const bool fast = pl->recipe.effort == RECIPE_FAST;
+    enum b2_status rc = B2_OK;
+
+    for (int64_t i = 0; i < pl->n_pieces && !rc; i++)
+        if (!pl->piece[i].done && (fast || pl->c.item[pl->piece[i].begin].layer < 0))
+            rc = pipeline_round_piece(pl, i, n_done, err);
+    pipeline_drop_metric(pl);
+    return rc;
+}
+
 static enum b2_status stage_round(struct pipeline *pl, struct b2_err *err)
 {
     uint64_t n_done = 0;
@@ -238,16 +257,30 @@ static enum b2_status stage_round(struct pipeline *pl, struct b2_err *err)
     if (pl->n_resumed)
         log_line(pl->p->log, LOG_INFO, "going on in %s: %lld of %lld layers were there",
                  work_dir(pl->work), (long long)pl->n_resumed, (long long)pl->n_pieces);
-    for (int64_t i = 0; i < pl->n_pieces && !rc; i++)
-        if (!pl->piece[i].done && (pl->recipe.effort == RECIPE_FAST ||
-                                   pl->c.item[pl->piece[i].begin].layer < 0))
-            rc = pipeline_round_piece(pl, i, &n_done, err);
+    rc = round_ends(pl, &n_done, err);
     if (!rc && pl->recipe.effort >= RECIPE_NORMAL)
         rc = pipeline_compensate(pl, &n_done, err);
     return rc;
 }
 
 /* ---- write ---- */
+
+/* A tensor's bytes. The writer pads after each tensor, so a write must not cross from one
+ * to the next. */
+static enum b2_status write_part(struct gguf_out *out, const struct file_map *m,
+                                 uint64_t at, uint64_t n_bytes, struct b2_err *err)
+{
+    const uint64_t end = at + n_bytes;
+    enum b2_status rc = B2_OK;
+
+    while (at < end && !rc) {
+        const uint64_t n = end - at < WRITE_BYTES ? end - at : WRITE_BYTES;
+        rc = gguf_out_data(out, m->data + at, (size_t)n, err);
+        file_map_drop(m, at, n);
+        at += n;
+    }
+    return rc;
+}
 
 static enum b2_status write_piece(const struct pipeline *pl, int64_t i,
                                   struct gguf_out *out, struct b2_err *err)
@@ -259,16 +292,14 @@ static enum b2_status write_piece(const struct pipeline *pl, int64_t i,
     if (!rc && m.size < pc->payload)
         rc = err_set(err, B2_ETRUNC, "piece %lld was cut short by another program",
                      (long long)i);
-    /* The writer pads after each tensor, so a write must not cross from one to the
-     * next. */
-    for (int64_t k = pc->begin, at = 0; k < pc->end && !rc; k++) {
-        int64_t end = at + (int64_t)choose_picked(&pl->c.item[k])->n_bytes;
-        while (at < end && !rc) {
-            int64_t n = min_i64(WRITE_BYTES, end - at);
-            rc = gguf_out_data(out, m.data + at, (size_t)n, err);
-            file_map_drop(&m, (uint64_t)at, (uint64_t)n);
-            at += n;
-        }
+    uint64_t at = 0;
+    for (int64_t k = pc->begin; k < pc->end && !rc; k++) {
+        const struct choose_item *it = &pl->c.item[k];
+        struct choose_part part[2];
+        int n = choose_parts(it, choose_picked(it), part);
+        for (int p = 0; p < n && !rc; p++)
+            rc = write_part(out, &m, at + part[p].at, part[p].n_bytes, err);
+        at += choose_picked(it)->n_bytes;
     }
     file_unmap(&m);
     return rc;
@@ -283,10 +314,15 @@ static enum b2_status declare(const struct pipeline *pl, struct gguf_out *out,
     for (int64_t i = 0; i < pl->c.n && !rc; i++) {
         const struct tensor *t = pl->c.item[i].t;
         const struct choose_candidate *cand = choose_picked(&pl->c.item[i]);
+        struct choose_part part[2];
         int64_t ne[TENSOR_MAX_RANK];
         memcpy(ne, t->ne, sizeof ne);
         ne[0] = tensor_width(t) + cand->pad;
-        rc = gguf_out_tensor(out, t->name, cand->type, t->rank, ne, err);
+        int n = choose_parts(&pl->c.item[i], cand, part);
+        for (int k = 0; k < n && !rc; k++) {
+            ne[1] = n > 1 ? part[k].rows : ne[1];
+            rc = gguf_out_tensor(out, part[k].name, part[k].type, t->rank, ne, err);
+        }
     }
     if (!rc)
         rc = gguf_out_size(out, &bytes, err);
@@ -472,12 +508,17 @@ static enum b2_status run_stages(struct pipeline *pl, struct report *r,
     const struct pipeline_params *p = pl->p;
     enum b2_status rc = modelfile_open(&pl->mf, p->source, p->log, err);
 
+    if (!rc)
+        rc = modelfile_join_tiers(pl->mf, err);
     if (!rc && pl->recipe.effort == RECIPE_BEST)
         rc = pipeline_best_check(pl, err);
     if (!rc && pl->recipe.effort >= RECIPE_NORMAL)
         rc = read_calibration(pl, err);
     if (!rc)
         rc = choose_prepare(&pl->c, pl->mf, &pl->recipe, err);
+    if (!rc && pl->recipe.effort >= RECIPE_NORMAL)
+        rc = tiers_add(&pl->c, pl->calib.ids, (pl->calib.n_seqs - 1) * pl->calib.ctx,
+                       err);
     if (!rc && pl->recipe.effort >= RECIPE_NORMAL)
         rc = normal_check(&pl->c, err);
     if (rc)

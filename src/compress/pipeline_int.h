@@ -6,6 +6,7 @@
 
 #include "compress/normal.h"
 #include "compress/pipeline.h"
+#include "compress/table.h"
 #include "compress/work.h"
 
 /* Tensors [begin, end) that share a piece: consecutive ones of one layer. */
@@ -20,8 +21,10 @@ struct pipeline {
     struct recipe recipe; /* with what the calibration was */
     struct calib calib;
     struct str calib_text;
-    struct normal *normal; /* while layers are compensated */
-    double kld;            /* on the probe, after the last layer; NaN: unknown */
+    struct normal *normal;      /* while layers are compensated */
+    struct blas *blas;          /* while tables are rounded */
+    struct table_metric metric; /* of the head's inputs */
+    double kld;                 /* on the probe, after the last layer; NaN: unknown */
     struct modelfile *mf;
     struct choose c;
     struct meta *meta;
@@ -41,6 +44,12 @@ enum b2_status pipeline_round_piece(struct pipeline *pl, int64_t i, uint64_t *n_
  * that are there are taken over. */
 enum b2_status pipeline_compensate(struct pipeline *pl, uint64_t *n_done,
                                    struct b2_err *err) NODISCARD;
+
+/* pipe_table.c: rounds item k, a table that table_compensable() names, into the open
+ * piece. The metric stays for the next one until it is dropped. */
+enum b2_status pipeline_round_table(struct pipeline *pl, int64_t k,
+                                    struct b2_err *err) NODISCARD;
+void pipeline_drop_metric(struct pipeline *pl);
 
 /* pipe_best.c, of effort best. Refuses what could not be distilled later on. */
 enum b2_status pipeline_best_check(const struct pipeline *pl,

@@ -51,6 +51,8 @@ enum b2_status report_set_tensors(struct report *r, const struct choose *c,
             .why = it->why,
             .type = cand->type,
             .source_type = it->t->type,
+            .hot = cand->hot,
+            .n_hot = cand->n_hot,
             .fold = cand->fold,
             .copy = cand->copy,
             .width = tensor_width(it->t),
@@ -246,6 +248,21 @@ static void text_padding(const struct report *r, struct str *out)
                (long long)r->padded, bytes);
 }
 
+static void text_tiers(const struct report *r, struct str *out)
+{
+    for (int64_t i = 0; i < r->n; i++) {
+        const struct report_tensor *t = &r->tensor[i];
+        if (t->n_hot > 0)
+            str_printf(out,
+                       "tiers        %s: the %lld most frequent rows are %s, the other "
+                       "%lld %s; only programs\n             that know bonsai2.tiers "
+                       "keys can run this file\n",
+                       t->name, (long long)t->n_hot, dtype_info(t->hot)->name,
+                       (long long)(t->count / t->width - t->n_hot),
+                       dtype_info(t->type)->name);
+    }
+}
+
 static void text_totals(const struct report *r, struct str *out)
 {
     str_printf(out, "\nfile         %llu bytes (", (unsigned long long)r->output_bytes);
@@ -276,6 +293,7 @@ static void text_totals(const struct report *r, struct str *out)
                    (long long)r->rotate_block);
     if (r->padded)
         text_padding(r, out);
+    text_tiers(r, out);
     for (int i = 0; i < r->n_stages; i++)
         str_printf(out, "%s%s %.1f s", i ? ", " : "time         ", r->stage[i].name,
                    r->stage[i].seconds);
@@ -338,6 +356,10 @@ static void json_tensors(const struct report *r, cJSON *j)
         cJSON *o = cJSON_CreateObject();
         cJSON_AddStringToObject(o, "name", t->name);
         cJSON_AddStringToObject(o, "type", dtype_info(t->type)->name);
+        if (t->n_hot > 0) {
+            cJSON_AddStringToObject(o, "hot_type", dtype_info(t->hot)->name);
+            cJSON_AddNumberToObject(o, "hot_rows", (double)t->n_hot);
+        }
         cJSON_AddNumberToObject(o, "bytes", (double)t->n_bytes);
         cJSON_AddNumberToObject(o, "values", (double)t->count);
         cJSON_AddNumberToObject(o, "width", (double)t->width);

@@ -28,6 +28,8 @@ struct report_tensor {
     enum role role;
     enum choose_why why;
     enum dtype type, source_type;
+    enum dtype hot; /* of the n_hot most frequent rows of a table in two types */
+    int64_t n_hot;
     bool fold, copy;
     int64_t width, count; /* without padding */
     int64_t pad;          /* values behind each row that are padding */

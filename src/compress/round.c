@@ -4,6 +4,7 @@
 #include "compress/round.h"
 
 #include "base/mem.h"
+#include "compress/tiers.h"
 #include "tensor/quant.h"
 
 #include <string.h>
@@ -14,9 +15,11 @@ enum { BATCH_BYTES = 4 << 20, CHUNK_ROWS = 4, MAX_BATCH_ROWS = 65536 };
 struct batch {
     const struct choose *c;
     const struct choose_item *it;
+    enum dtype type;
+    const int32_t *rows;   /* of the tensor, in the order of the output; NULL: all */
     int64_t width, stored; /* values of a row, and with the padding it gets */
     int64_t src_row_bytes, dst_row_bytes;
-    int64_t first;         /* row of the tensor that the batch begins with */
+    int64_t first;         /* row of the output that the batch begins with */
     int64_t row_step;      /* the longer of a row as it comes and as it goes */
     float *row;            /* [threads, row_step] */
     uint8_t *out;          /* [rows, dst_row_bytes] */
@@ -50,6 +53,12 @@ static void make_row(const struct batch *b, const uint8_t *src, float *row)
         choose_fold_row(b->c, b->it, row);
 }
 
+static const uint8_t *source_row(const struct batch *b, int64_t r, int64_t *row)
+{
+    *row = b->rows ? b->rows[b->first + r] : b->first + r;
+    return b->it->t->data + *row * b->src_row_bytes;
+}
+
 static void round_rows(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const struct batch *b = ctx;
@@ -58,7 +67,8 @@ static void round_rows(void *ctx, int64_t begin, int64_t end, int thread)
     float *row = b->row + b->row_step * thread;
 
     for (int64_t r = begin; r < end; r++) {
-        const uint8_t *src = b->it->t->data + (b->first + r) * b->src_row_bytes;
+        int64_t of_tensor;
+        const uint8_t *src = source_row(b, r, &of_tensor);
         b->too_big[r] = false;
         if (cand->copy) {
             copy_row(b, r, src, row);
@@ -67,23 +77,22 @@ static void round_rows(void *ctx, int64_t begin, int64_t end, int thread)
         uint8_t *out = b->out + r * b->dst_row_bytes;
         make_row(b, src, row);
         b->too_big[r] =
-            fit_row(cand->type, out, row, b->stored, &how, &b->stat[r], NULL) != B2_OK;
-        fit_stat_drop_pad(&b->stat[r], cand->type, out, b->stored, cand->pad);
+            fit_row(b->type, out, row, b->stored, &how, &b->stat[r], NULL) != B2_OK;
+        fit_stat_drop_pad(&b->stat[r], b->type, out, b->stored, cand->pad);
     }
 }
 
 /* Says which row it was; the columns come from doing the row once more. */
 static enum b2_status name_row(struct batch *b, int64_t r, struct b2_err *err)
 {
-    const struct choose_candidate *cand = choose_picked(b->it);
     const struct fit_how how = choose_how(b->c, b->it);
-    long long row = b->first + r;
-    const uint8_t *src = b->it->t->data + row * b->src_row_bytes;
+    int64_t row;
+    const uint8_t *src = source_row(b, r, &row);
 
     make_row(b, src, b->row);
     enum b2_status rc =
-        fit_row(cand->type, b->out, b->row, b->stored, &how, &b->stat[0], err);
-    err_wrap(err, "tensor %s: row %lld", b->it->t->name, row);
+        fit_row(b->type, b->out, b->row, b->stored, &how, &b->stat[0], err);
+    err_wrap(err, "tensor %s: row %lld", b->it->t->name, (long long)row);
     return rc;
 }
 
@@ -121,32 +130,74 @@ static bool make_batch(struct batch *b, int64_t n_rows, const struct pool *pool)
     return b->row && b->out && b->stat && b->too_big;
 }
 
+/* Rows of one type, which become a tensor of the output. */
+static enum b2_status round_part(struct batch *b, int64_t rows,
+                                 const struct scan_env *env, struct work *w,
+                                 struct fit_stat *stat, struct b2_err *err)
+{
+    int64_t per_batch = max_i64(1, BATCH_BYTES / b->dst_row_bytes);
+    enum b2_status rc = B2_OK;
+
+    per_batch = min_i64(rows, min_i64(per_batch, MAX_BATCH_ROWS));
+    if (!make_batch(b, per_batch, env->pool))
+        rc = err_set(err, B2_ENOMEM, "tensor %s: out of memory", b->it->t->name);
+    for (b->first = 0; b->first < rows && !rc; b->first += per_batch)
+        rc = run_batch(b, min_i64(per_batch, rows - b->first), env, w, stat, err);
+    free_batch(b);
+    return rc;
+}
+
+/* One after the other, the second where its tensor may begin. */
+static enum b2_status round_parts(const struct batch *like, int32_t *list,
+                                  const struct scan_env *env, struct work *w,
+                                  struct fit_stat *stat, struct b2_err *err)
+{
+    static const uint8_t zeros[CHOOSE_ALIGN];
+    const struct choose_candidate *cand = choose_picked(like->it);
+    struct choose_part part[2];
+    const int n = choose_parts(like->it, cand, part);
+    int64_t first = 0;
+    enum b2_status rc = B2_OK;
+
+    if (n > 1)
+        tiers_list(like->c, cand, tensor_rows(like->it->t), list);
+    for (int k = 0; k < n && !rc; k++) {
+        struct batch b = *like;
+        b.type = part[k].type;
+        b.rows = n > 1 ? list + first : NULL;
+        b.dst_row_bytes = (int64_t)(part[k].n_bytes / (uint64_t)part[k].rows);
+        first += part[k].rows;
+        rc = round_part(&b, part[k].rows, env, w, stat, err);
+        if (!rc && k + 1 < n)
+            rc = work_piece_data(w, zeros, part[k + 1].at - part[k].n_bytes, err);
+    }
+    return rc;
+}
+
 enum b2_status round_tensor(const struct choose *c, const struct choose_item *it,
                             struct modelfile *mf, const struct scan_env *env,
                             struct work *w, struct fit_stat *stat, struct b2_err *err)
 {
-    int64_t rows = tensor_rows(it->t);
-    struct batch b = {.c = c, .it = it, .width = tensor_width(it->t)};
-    enum b2_status rc = B2_OK;
+    const int64_t rows = tensor_rows(it->t);
+    struct batch like = {.c = c, .it = it, .width = tensor_width(it->t)};
+    int32_t *list = NULL;
 
     *stat = (struct fit_stat){0};
     if (tensor_count(it->t) == 0)
         return B2_OK;
-    b.stored = b.width + choose_picked(it)->pad;
-    b.row_step = max_i64(b.stored, it->t->ne[0]);
-    b.src_row_bytes = (int64_t)(it->t->n_bytes / (uint64_t)rows);
-    b.dst_row_bytes = (int64_t)(choose_picked(it)->n_bytes / (uint64_t)rows);
-    int64_t per_batch = max_i64(1, BATCH_BYTES / b.dst_row_bytes);
-    per_batch = min_i64(rows, min_i64(per_batch, MAX_BATCH_ROWS));
-    if (!make_batch(&b, per_batch, env->pool))
-        rc = err_set(err, B2_ENOMEM, "tensor %s: out of memory", it->t->name);
-    if (!rc)
-        rc = modelfile_load(mf, it->index, err);
+    like.stored = like.width + choose_picked(it)->pad;
+    like.row_step = max_i64(like.stored, it->t->ne[0]);
+    like.src_row_bytes = (int64_t)(it->t->n_bytes / (uint64_t)rows);
+    if (choose_picked(it)->n_hot > 0) {
+        list = mem_calloc((size_t)rows, sizeof *list);
+        if (!list)
+            return err_set(err, B2_ENOMEM, "tensor %s: out of memory", it->t->name);
+    }
+    enum b2_status rc = modelfile_load(mf, it->index, err);
     if (!rc) {
-        for (b.first = 0; b.first < rows && !rc; b.first += per_batch)
-            rc = run_batch(&b, min_i64(per_batch, rows - b.first), env, w, stat, err);
+        rc = round_parts(&like, list, env, w, stat, err);
         modelfile_unload(mf, it->index);
     }
-    free_batch(&b);
+    mem_free(list);
     return rc;
 }

@@ -56,6 +56,7 @@ static void check_row(struct row_check *check, const float *row, int64_t n)
 static void measure_row(const struct pass *p, int64_t sample, const float *row,
                         float *folded, uint8_t *encoded)
 {
+    const int64_t r = sample * p->stride; /* of the tensor */
     const struct choose_item *it = p->it;
     const struct fit_how how = choose_how(p->c, it);
     bool have_folded = false;
@@ -75,9 +76,10 @@ static void measure_row(const struct pass *p, int64_t sample, const float *row,
             src = folded;
         }
         int64_t stored = p->width + cand->pad;
-        p->too_big[at] = fit_row(cand->type, encoded, src, stored, &how, &p->stat[at],
-                                 NULL) != B2_OK;
-        fit_stat_drop_pad(&p->stat[at], cand->type, encoded, stored, cand->pad);
+        enum dtype type = choose_row_type(p->c, cand, r);
+        p->too_big[at] =
+            fit_row(type, encoded, src, stored, &how, &p->stat[at], NULL) != B2_OK;
+        fit_stat_drop_pad(&p->stat[at], type, encoded, stored, cand->pad);
     }
 }
 

@@ -214,6 +214,21 @@ void stream_collect(struct stream *s, enum stream_input in, struct metric_sums *
     s->have_kept |= in == INPUT_O && s->kept[TEACHER] && s->kept[STUDENT];
 }
 
+void stream_collect_head(struct stream *s, struct metric_sums *sums)
+{
+    const struct model *m = s->p.m;
+    const int64_t size = s->p.ctx * m->hp.d;
+
+    for (int64_t first = 0; first < s->n_calib; first += s->batch_seqs) {
+        const int64_t n = min_i64(s->batch_seqs, s->n_calib - first);
+        backend_rmsnorm(s->worker[0].be, s->batch[TEACHER],
+                        s->x[TEACHER] + first * size, m->out_norm, n * s->p.ctx,
+                        m->hp.d, m->hp.norm_eps);
+        metric_sums_add(sums, s->p.blas, s->p.pool, s->batch[TEACHER], NULL,
+                        n * s->p.ctx);
+    }
+}
+
 static void attention_items(void *ctx, int64_t begin, int64_t end, int thread)
 {
     struct stream *s = ctx;

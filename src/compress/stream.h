@@ -80,6 +80,8 @@ int64_t stream_rows(const struct stream *s, enum stream_part part);   /* 0: abse
 
 /* Adds all calibration tokens to sums of this input's width. */
 void stream_collect(struct stream *s, enum stream_input in, struct metric_sums *sums);
+/* Behind the last layer: what the teacher feeds the head. */
+void stream_collect_head(struct stream *s, struct metric_sums *sums);
 void stream_attention(struct stream *s);
 void stream_ffn(struct stream *s);
 
@@ -91,8 +93,7 @@ double stream_divergence(struct stream *s, int64_t layer);
  * teacher's. Of q to o before stream_attention(), of gate to down between that and
  * stream_ffn(). */
 double stream_damage(struct stream *s, enum stream_part part);
-/* The same of a table in the place of the embedding, of the head or of both, before
- * stream_damage() is called for the first time. */
+/* The same of a table in the place of the embedding, of the head or of both. */
 double stream_damage_table(struct stream *s, const struct weight *table, bool embed,
                            bool head);
 

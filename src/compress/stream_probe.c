@@ -128,15 +128,21 @@ double stream_damage(struct stream *s, enum stream_part part)
 double stream_damage_table(struct stream *s, const struct weight *table, bool embed,
                            bool head)
 {
+    const int32_t *ids = s->p.ids + (s->p.n_seqs - 1) * s->p.ctx;
     struct model with = *s->p.m;
     int64_t n = probe_tokens(s);
 
+    if (s->base >= 0) { /* stream_damage() has another teacher */
+        forward_embed(&s->probe, ids, n);
+        probe_layers(s, TEACHER, 0);
+        s->base = -1;
+    }
     if (embed)
         with.embd = *table;
     if (head)
         with.head = *table;
     s->probe.m = &with;
-    forward_embed(&s->probe, s->p.ids + (s->p.n_seqs - 1) * s->p.ctx, n);
+    forward_embed(&s->probe, ids, n);
     probe_layers(s, STUDENT, 0);
     s->probe.m = s->p.m;
     return divergence_of_logits(s);

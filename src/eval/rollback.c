@@ -160,15 +160,14 @@ const char *rollback_name(const struct rollback *r, int64_t part)
     return r->name[part];
 }
 
-static int64_t weight_bytes(const struct weight *w)
+static int64_t more(const struct weight *base, const struct weight *own)
 {
-    return w->data ? (int64_t)w->row_bytes * w->rows : 0;
+    return (int64_t)weight_bytes(base) - (int64_t)weight_bytes(own);
 }
 
 static int64_t more_bytes(const struct rollback *r, int64_t layer, int c)
 {
-    return weight_bytes(matrix(&r->base->layers[layer], c)) -
-           weight_bytes(matrix(&r->own[layer], c));
+    return more(matrix(&r->base->layers[layer], c), matrix(&r->own[layer], c));
 }
 
 int64_t rollback_bytes(const struct rollback *r, int64_t part)
@@ -182,9 +181,9 @@ int64_t rollback_bytes(const struct rollback *r, int64_t part)
     }
     int which = r->of_class[part - r->n_layers];
     if (which == -1)
-        return weight_bytes(&r->base->embd) - weight_bytes(&r->own_embd);
+        return more(&r->base->embd, &r->own_embd);
     if (which == -2)
-        return weight_bytes(&r->base->head) - weight_bytes(&r->own_head);
+        return more(&r->base->head, &r->own_head);
     for (int64_t i = 0; i < r->n_layers; i++)
         sum += more_bytes(r, i, which);
     return sum;

@@ -17,7 +17,7 @@ enum { MEMORY_PASSES = 5, MEMORY_CHUNK = 1 << 20, LOAD_CTX = 16 };
 
 uint64_t speed_pass_bytes(const struct model *m)
 {
-    uint64_t table = (uint64_t)m->embd.rows * m->embd.row_bytes;
+    uint64_t table = weight_bytes(&m->embd);
 
     return m->weights_bytes - (m->tied ? 0 : table);
 }

@@ -244,6 +244,8 @@ enum b2_status modelfile_load(struct modelfile *mf, int64_t i, struct b2_err *er
         add_one(e->owned, e);
     else if (e->how == MF_REGROUP)
         mf_delta_load(e->owned, e);
+    else if (e->how == MF_JOINED)
+        mf_join_load(e->owned, e);
     else if (e->t.n_bytes > 0)
         memcpy(e->owned, e->src, (size_t)e->t.n_bytes);
     e->t.data = e->owned;

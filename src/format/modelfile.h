@@ -51,6 +51,11 @@ void modelfile_drop(const struct modelfile *mf, const uint8_t *p, uint64_t n);
 /* Bytes that load would allocate for tensor i (0: used in place). */
 uint64_t modelfile_load_bytes(const struct modelfile *mf, int64_t i);
 
+/* A table of tokens in two types (format/tiers.h) becomes token_embd.weight in F32, made
+ * when it is loaded, and its key goes: for those who make other files of this one. Any
+ * other file stays as it is. B2_EFORMAT: key and tensors contradict each other. */
+enum b2_status modelfile_join_tiers(struct modelfile *mf, struct b2_err *err) NODISCARD;
+
 /* Reads all files into memory, as far as it holds them: file_map_warm(). */
 void modelfile_warm(const struct modelfile *mf);
 

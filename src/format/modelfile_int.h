@@ -27,6 +27,7 @@ enum mf_how {
     MF_PLUS_ONE, /* floats of src_type, plus 1, as F32 */
     MF_REGROUP,  /* heads in another order, mf_delta.c */
     MF_MADE,     /* computed at opening, owned by the arena */
+    MF_JOINED,   /* rows of two tensors in F32, tiers.c */
 };
 
 /* Of each run of elements the first skip stay where they are; behind them unit (g, r) of
@@ -39,14 +40,15 @@ struct mf_regroup {
 struct mf_entry {
     struct tensor t;
     enum mf_how how;
-    int part;            /* -1: MF_MADE */
+    int part;            /* -1: MF_MADE, MF_JOINED */
     uint64_t offset;     /* of the bytes in the part */
     const uint8_t *src;  /* the same place in memory */
     int64_t n_heads;     /* MF_PERMUTE */
     enum dtype src_type; /* MF_PLUS_ONE, MF_REGROUP: as it lies in the file */
     struct mf_regroup regroup;
-    int64_t order;  /* folders: place in the list */
-    uint8_t *owned; /* what load made, or NULL */
+    const struct mf_join *join; /* MF_JOINED */
+    int64_t order;              /* folders: place in the list */
+    uint8_t *owned;             /* what load made, or NULL */
 };
 
 struct modelfile {
@@ -91,6 +93,9 @@ void mf_delta_load(uint8_t *dst, const struct mf_entry *e);
  * unknown key of the group; B2_EFORMAT: names and widths that contradict each other or
  * the tensors. */
 enum b2_status mf_apply_tail(struct modelfile *mf, struct b2_err *err) NODISCARD;
+
+/* tiers.c: the rows of a table whose tensors lie in place. */
+void mf_join_load(uint8_t *dst, const struct mf_entry *e);
 
 /* private.c: checks the tensors of our own types against the keys that declare them
  * (format/private.h). B2_EUNSUP: a type or key from elsewhere; B2_EFORMAT: undeclared. */

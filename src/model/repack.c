@@ -63,11 +63,6 @@ static bool can(const struct repack_job *j, const struct weight *w,
            backend_can_repack(j->be, w, form);
 }
 
-static uint64_t file_bytes(const struct weight *w)
-{
-    return (uint64_t)w->rows * w->row_bytes;
-}
-
 static void choose_same(struct repack_job *j)
 {
     for (int64_t i = 0; i < j->n; i++) {
@@ -78,7 +73,7 @@ static void choose_same(struct repack_job *j)
             continue;
         j->n_chosen++;
         j->n_2bits += it->form == REPACK_2BITS;
-        j->before += file_bytes(it->w);
+        j->before += weight_bytes(it->w);
         j->after += backend_repack_bytes(it->w, it->form);
     }
 }
@@ -204,7 +199,7 @@ static enum b2_status choose_and_repack(struct repack_job *j, struct b2_err *err
     j->m->weights_bytes += j->after - j->before;
     for (int64_t i = 0; i < j->n; i++)
         if (j->item[i].chosen)
-            j->m->type_bytes[j->item[i].w->type] -= file_bytes(j->item[i].w);
+            j->m->type_bytes[j->item[i].w->type] -= weight_bytes(j->item[i].w);
     if (j->m->repacked) {
         j->m->copy_bytes += j->after;
         log_line(
@@ -225,12 +220,17 @@ enum b2_status model_repack(struct model *m, struct backend *be,
 
     if (p->mode == REPACK_OFF || m->repacked)
         return B2_OK;
-    j.item = mem_calloc((size_t)(LAYER_MATRICES * m->hp.n_layers + 1), sizeof *j.item);
+    j.item = mem_calloc((size_t)(LAYER_MATRICES * m->hp.n_layers + 2), sizeof *j.item);
     if (!j.item)
         return err_set(err, B2_ENOMEM, "out of memory");
     for (int64_t i = 0; i < m->hp.n_layers; i++)
         list_layer(&j, &m->layers[i]);
-    add_item(&j, &m->head);
+    if (m->head.tiers) {
+        add_item(&j, &m->head.tiers->hot);
+        add_item(&j, &m->head.tiers->rare);
+    } else {
+        add_item(&j, &m->head);
+    }
     rc = choose_and_repack(&j, err);
     mem_free(j.item);
     return rc;

@@ -3,6 +3,7 @@
  */
 #include "model/weights.h"
 
+#include "format/tiers.h"
 #include "model/weights_int.h"
 #include "tensor/quant.h"
 
@@ -228,18 +229,64 @@ static enum b2_status take_layer(struct weights_binder *b, int64_t layer,
     return rc == B2_OK && a->fused ? take_fused(b, layer, err) : rc;
 }
 
+/* A table whose frequent rows lie in a tensor of their own. */
+static enum b2_status take_tiers(struct weights_binder *b, struct weight *w,
+                                 struct b2_err *err)
+{
+    struct model *m = b->m;
+    struct weight_tiers *t = arena_calloc(m->arena, 1, sizeof *t);
+    int64_t n_hot = 0;
+
+    if (!t)
+        return err_set(err, B2_ENOMEM, "out of memory for the tensor table");
+    enum b2_status rc =
+        tiers_read(&t->row, &n_hot, modelfile_meta(m->mf), m->hp.vocab, m->arena, err);
+    if (!rc && n_hot > TIERS_MAX_HOT)
+        rc = err_set(err, B2_EUNSUP, "key %s: %lld rows; at most %d can be used",
+                     TIERS_KEY, (long long)n_hot, TIERS_MAX_HOT);
+    if (!rc)
+        rc = weights_matrix(b, &t->hot, TIERS_HOT, m->hp.d, n_hot, err);
+    if (!rc)
+        rc = weights_matrix(b, &t->rare, TIERS_RARE, m->hp.d, m->hp.vocab - n_hot, err);
+    if (!rc && (t->hot.rot || t->rare.rot))
+        rc = err_set(err, B2_EUNSUP, "%s and %s: rotated rows of two types", TIERS_HOT,
+                     TIERS_RARE);
+    if (rc)
+        return rc;
+    *w = t->rare;
+    w->name = TIERS_TABLE;
+    w->rows = m->hp.vocab;
+    w->tiers = t;
+    return B2_OK;
+}
+
+/* A mapped table that is no head is read row by row: it is counted apart. */
+static void leave_out(struct model *m, const struct weight *table)
+{
+    const uint64_t n = weight_bytes(table);
+
+    if (modelfile_load_bytes(m->mf, modelfile_find(m->mf, table->name)) != 0)
+        return;
+    m->table_bytes += n;
+    m->type_bytes[table->type] -= n;
+}
+
 /* The embedding table and the head, which may be the same bytes. A folded table is
  * looked up with the inverse transform; as a head it then wants rotated inputs, which
  * only version 2 of the declaration says. */
 static enum b2_status take_ends(struct weights_binder *b, struct b2_err *err)
 {
-    static const char embd[] = "token_embd.weight", head[] = "output.weight";
+    static const char embd[] = TIERS_TABLE, head[] = "output.weight";
     struct model *m = b->m;
-    enum b2_status rc = weights_matrix(b, &m->embd, embd, m->hp.d, m->hp.vocab, err);
+    const bool tiers = tiers_declared(modelfile_meta(m->mf));
+    enum b2_status rc =
+        tiers ? take_tiers(b, &m->embd, err)
+              : weights_matrix(b, &m->embd, embd, m->hp.d, m->hp.vocab, err);
 
     if (rc)
         return rc;
-    m->embd.rot = m->rots.inverse[modelfile_find(m->mf, embd)];
+    if (!tiers)
+        m->embd.rot = m->rots.inverse[modelfile_find(m->mf, embd)];
     m->tied = modelfile_find(m->mf, head) < 0;
     if (m->tied) {
         m->head = m->embd;
@@ -250,9 +297,9 @@ static enum b2_status take_ends(struct weights_binder *b, struct b2_err *err)
                            embd, head, m->rotation.version);
     } else {
         rc = weights_matrix(b, &m->head, head, m->hp.d, m->hp.vocab, err);
-        if (modelfile_load_bytes(m->mf, modelfile_find(m->mf, embd)) == 0)
-            m->table_bytes = (uint64_t)m->embd.rows * m->embd.row_bytes;
-        m->type_bytes[m->embd.type] -= m->table_bytes;
+        leave_out(m, tiers ? &m->embd.tiers->hot : &m->embd);
+        if (tiers)
+            leave_out(m, &m->embd.tiers->rare);
     }
     if (rc == B2_OK)
         rc = weights_vector(b, &m->out_norm, "output_norm.weight", m->hp.d, err);

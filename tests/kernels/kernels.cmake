@@ -20,6 +20,8 @@ b2_test(test_backend_matmul SRC unit/test_backend_matmul.c LIBS b2_backend
     LABELS unit threads)
 b2_test(test_backend_pad SRC unit/test_backend_pad.c LIBS b2_backend
     LABELS unit threads)
+b2_test(test_backend_tiers SRC unit/test_backend_tiers.c LIBS b2_backend
+    LABELS unit threads)
 b2_test(test_backend_repack SRC unit/test_backend_repack.c LIBS b2_backend
     LABELS unit threads)
 b2_test(test_backend_attention SRC unit/test_backend_attention.c LIBS b2_backend

@@ -26,6 +26,7 @@ set_tests_properties(model_compress_real PROPERTIES
 # Error compensation; skipped without OpenBLAS.
 b2_test(test_words SRC unit/test_words.c LIBS b2_compress m)
 b2_test(test_compensate SRC unit/test_compensate.c LIBS b2_compress)
+b2_test(test_tables SRC unit/test_tables.c LIBS b2_compress)
 b2_test(test_slab SRC unit/test_slab.c LIBS b2_compress)
 b2_test(test_calib SRC unit/test_calib.c LIBS b2_compress)
 add_test(NAME e2e_words
@@ -38,6 +39,10 @@ add_test(NAME e2e_compress_normal
         ${CMAKE_CURRENT_SOURCE_DIR}/golden/arch)
 set_tests_properties(e2e_compress_normal PROPERTIES
     SKIP_RETURN_CODE 77 TIMEOUT 240 LABELS e2e)
+add_test(NAME e2e_tiers COMMAND Python3::Interpreter
+    ${CMAKE_CURRENT_SOURCE_DIR}/e2e/test_tiers.py $<TARGET_FILE:bonsai2_cli>
+    $<TARGET_FILE:tiny_model> ${B2_STORIES})
+set_tests_properties(e2e_tiers PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 120 LABELS e2e)
 b2_test(test_rotation_own SRC unit/test_rotation_own.c LIBS b2_compress)
 b2_test(test_odd SRC unit/test_odd.c LIBS b2_compress)
 b2_test(test_private SRC unit/test_private.c LIBS b2_format)

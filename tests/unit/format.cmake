@@ -6,6 +6,7 @@ b2_test(test_parts_out SRC unit/test_parts_out.c LIBS b2_format)
 b2_test(test_safetensors SRC unit/test_safetensors.c LIBS b2_format)
 b2_test(test_modelfile SRC unit/test_modelfile.c LIBS b2_format)
 b2_test(test_tail SRC unit/test_tail.c LIBS b2_format)
+b2_test(test_tiers SRC unit/test_tiers.c LIBS b2_format)
 b2_test(test_hf SRC unit/test_hf.c LIBS b2_format)
 b2_test(test_meta SRC unit/test_meta.c LIBS b2_format)
 

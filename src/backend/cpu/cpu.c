@@ -114,11 +114,12 @@ struct embed_job {
 static void embed_part(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const struct embed_job *j = ctx;
-    const struct weight *w = j->w;
     const struct kernels *k = &j->be->k;
 
     for (int64_t t = begin; t < end; t++) {
-        const uint8_t *src = w->data + (uint64_t)j->ids[t] * w->row_bytes;
+        int64_t r = j->ids[t];
+        const struct weight *w = weight_of_row(j->w, &r);
+        const uint8_t *src = w->data + (uint64_t)r * w->row_bytes;
         float *row = j->dst + t * w->cols;
         float *to = w->pad ? cpu_scratch(j->be, thread) : row;
         cpu_decode_row(j->be, w->type, to, src, weight_stored(w));

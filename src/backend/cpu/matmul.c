@@ -14,6 +14,7 @@
 #include "kernel/sets.h"
 
 #include <assert.h>
+#include <string.h>
 
 enum {
     MAX_JOBS = 8,       /* weights in one join of threads */
@@ -38,6 +39,7 @@ enum {
 struct matmul_job {
     const struct weight *w;
     float *y;
+    int64_t y_step; /* from token to token: w->rows, or those of the whole table */
     const struct act_form *f;
     int64_t first_tile; /* index of its first tile among all tiles of the call */
     int64_t tile_rows;
@@ -96,7 +98,7 @@ static void quant_rows(const struct matmul_ctx *c, const struct matmul_job *j,
                        kernel_top(w->type)};
 
     if (w->sets) { /* pieces of rows are whole sets */
-        k->sets[w->form](j->y + begin, w->rows,
+        k->sets[w->form](j->y + begin, j->y_step,
                          w->sets + (uint64_t)(begin / KSET_ROWS) *
                                        kset_bytes((enum kset_form)w->form,
                                                   kernel_block(w->type), stored),
@@ -104,7 +106,7 @@ static void quant_rows(const struct matmul_ctx *c, const struct matmul_job *j,
         return;
     }
     if (n == stored && T <= k->packed_tokens[w->type]) {
-        k->packed[w->type](j->y + begin, w->rows,
+        k->packed[w->type](j->y + begin, j->y_step,
                            w->data + (uint64_t)begin * w->row_bytes, w->row_bytes,
                            end - begin, &j->f->q);
         return;
@@ -116,7 +118,7 @@ static void quant_rows(const struct matmul_ctx *c, const struct matmul_job *j,
                                w->data + (uint64_t)(r + i) * w->row_bytes, stored);
             kernel_place(j->f->q.order, code + i * stored, stored);
         }
-        k->qdot(j->y + r, w->rows, &m, &j->f->q);
+        k->qdot(j->y + r, j->y_step, &m, &j->f->q);
     }
 }
 
@@ -152,7 +154,7 @@ static void float_rows(const struct matmul_ctx *c, const struct matmul_job *j,
         }
         for (int64_t t = 0; t < T; t += block) {
             struct kf_mat x = {j->f->x + t * n, min_i64(block, T - t), n};
-            c->be->k.fdot(j->y + t * w->rows + r, w->rows, &m, &x, n);
+            c->be->k.fdot(j->y + t * j->y_step + r, j->y_step, &m, &x, n);
         }
     }
 }
@@ -163,7 +165,7 @@ static void scale_rows(const struct matmul_ctx *c, const struct matmul_job *j,
                        int64_t begin, int64_t end)
 {
     for (int64_t t = 0; t < c->n_tokens; t++)
-        c->be->k.scale(j->y + t * j->w->rows + begin, end - begin, j->w->scale);
+        c->be->k.scale(j->y + t * j->y_step + begin, end - begin, j->w->scale);
 }
 
 static void matmul_part(void *ctx, int64_t begin, int64_t end, int thread)
@@ -226,8 +228,10 @@ static int64_t tile_rows(const struct weight *w, int64_t n_tokens)
     return max_i64(step, min_i64(TILE_BYTES_VEC / bytes * step, TILE_ROWS_VEC));
 }
 
-void backend_matmul_n(struct backend *be, float *const *y,
-                      const struct weight *const *w, int n, struct act *a)
+/* Weights of one type each; y_step 0: each y has the rows of its weight. */
+static void matmul_plain(struct backend *be, float *const *y,
+                         const struct weight *const *w, int n, int64_t y_step,
+                         struct act *a)
 {
     for (int i = 0; i < n;) {
         struct matmul_ctx c = {.be = be, .n_tokens = a->n_tokens};
@@ -238,6 +242,7 @@ void backend_matmul_n(struct backend *be, float *const *y,
             struct matmul_job *j = &c.job[c.n_jobs++];
             j->w = w[i];
             j->y = y[i];
+            j->y_step = y_step ? y_step : w[i]->rows;
             j->f = is_quantised(be, w[i]) ? cpu_act_form_q(be, a, w[i]->rot, w[i]->type)
                                           : cpu_act_form(be, a, w[i]->rot);
             j->first_tile = n_tiles;
@@ -246,6 +251,61 @@ void backend_matmul_n(struct backend *be, float *const *y,
         }
         pool_run_long(be->pool, matmul_part, &c, n_tiles, 1,
                       a->n_tokens == 1 ? TILES_AT_ONCE : 1);
+    }
+}
+
+_Static_assert(TIERS_MAX_HOT * sizeof(float) <= CPU_SCRATCH, "room for hot rows");
+
+struct merge_job {
+    const struct backend *be;
+    const struct weight_tiers *t;
+    float *y;
+};
+
+/* Results of hot rows, then of rare ones, to the order of the table. No rare one moves
+ * backwards, so that only the hot ones need to be kept aside. */
+static void merge_tokens(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const struct merge_job *j = ctx;
+    const int64_t n_hot = j->t->hot.rows, rows = n_hot + j->t->rare.rows;
+    float *hot = cpu_scratch(j->be, thread);
+
+    for (int64_t t = begin; t < end; t++) {
+        float *y = j->y + t * rows;
+        int64_t next = 0; /* row of the table */
+        memcpy(hot, y, (size_t)n_hot * sizeof *y);
+        for (int64_t i = 0; i < n_hot; i++) {
+            const int64_t at = j->t->row[i];
+            memmove(y + next, y + n_hot + next - i, (size_t)(at - next) * sizeof *y);
+            y[at] = hot[i];
+            next = at + 1;
+        }
+    } /* the rare rows behind the last hot one lie where they belong */
+}
+
+static void matmul_tiers(struct backend *be, float *y, const struct weight *w,
+                         struct act *a)
+{
+    const struct weight_tiers *t = w->tiers;
+    const struct weight *const parts[] = {&t->hot, &t->rare};
+    float *const to[] = {y, y + t->hot.rows};
+    struct merge_job j = {be, t, y};
+
+    assert(t->hot.rows <= TIERS_MAX_HOT && t->hot.rows + t->rare.rows == w->rows);
+    matmul_plain(be, to, parts, 2, w->rows, a);
+    cpu_run(be, merge_tokens, &j, a->n_tokens, 1);
+}
+
+void backend_matmul_n(struct backend *be, float *const *y,
+                      const struct weight *const *w, int n, struct act *a)
+{
+    for (int i = 0, first = 0; i <= n; i++) {
+        if (i < n && !w[i]->tiers)
+            continue;
+        matmul_plain(be, y + first, w + first, i - first, 0, a);
+        if (i < n)
+            matmul_tiers(be, y[i], w[i], a);
+        first = i + 1;
     }
 }
 
