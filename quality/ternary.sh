@@ -14,6 +14,7 @@
 #   full-width            blocks as wide as the rows (576 and 1,536)
 #   all-mismatch          makes up for the whole error of what came before, not for half
 #   wiki-maths no-wiki    calibrated on these mixes (docs/COMPRESS.md), not on TRAIN
+#   removed   two layers less (prune --layers 2), the others as in refinement
 #   words     all linear layers in B2_C64 (1.625 bits: words of four codes)
 #   words128  rows that 128 divides in B2_C128 (1.5625 bits), the others in B2_C64
 #   whole     the embedding ternary too: 1.75 bits for everything
@@ -46,7 +47,7 @@ done
 row() { # NAME TOKENS OPTION...
     local name=$1 n=$2 out=$work/ternary-$1-$2.gguf
     shift 2
-    "$bonsai2" compress "$model" -o "$out" --force ${type:+--rule "*=$type"} \
+    "$bonsai2" compress "$source" -o "$out" --force ${type:+--rule "*=$type"} \
         "${more[@]}" --report "$work/ternary.json" "$@" >/dev/null
     local each options
     for each in "$text:$chunks" "${also[@]/%/:16}"; do
@@ -78,7 +79,7 @@ PY
 
 cal=(--calib "$calib" --calib-tokens "$tokens" --avoid "$text")
 keep=(--rule 'token_embd.weight=keep')
-type=B2_T64 more=("${keep[@]}")
+type=B2_T64 more=("${keep[@]}") source=$model
 mix() { row "$1" "$tokens" --calib "mix:$1" --calib-tokens "$tokens" --avoid "$text"; }
 for name in ${*:-absmean ls rotation compensation mismatch refinement}; do
     case $name in
@@ -88,6 +89,14 @@ for name in ${*:-absmean ls rotation compensation mismatch refinement}; do
     compensation) row $name "$tokens" "${cal[@]}" --mismatch 0 --refine 0 ;;
     mismatch) row $name "$tokens" "${cal[@]}" --refine 0 ;;
     refinement) row $name "$tokens" "${cal[@]}" ;;
+    removed)
+        source=$work/removed.gguf
+        "$bonsai2" prune "$model" -o "$source" --force --layers 2 --calib "$calib" --calib-tokens 4096 \
+            --avoid "$text" --rounds 1 >/dev/null
+        row $name "$tokens" "${cal[@]}"
+        rm -f "$source"
+        source=$model
+        ;;
     words) type=B2_C64 row $name "$tokens" "${cal[@]}" ;;
     words128)
         more+=(--rule '*.ffn_down.weight=B2_C128') # SmolLM2: 1,536; the others have 576

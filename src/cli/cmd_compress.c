@@ -223,7 +223,9 @@ int cmd_compress(int argc, char **argv)
          "that match the last one wins."},
         {OPT_STR, 0, "types", "TYPE,...", &c.types, 0, 0,
          "What a budget may choose from: type names, ternary, keep (the source's "
-         "bytes). [those that every program reads, ternary and keep]"},
+         "bytes); of Q4_0, B2_Q2 and B2_Q3 also two for the table of tokens, the "
+         "frequent ones in the larger. [those that every program reads, ternary and "
+         "keep; with --calib B2_Q2 and B2_Q3 too]"},
         {OPT_STR, 0, "costs", "FILE", &c.costs, 0, 0,
          "With a budget and --calib: read what each type costs each tensor from there, "
          "or write it there when there is no such file."},

@@ -5,8 +5,8 @@
  * candidate is made in full, with compensation, and put alone into the teacher: the
  * divergence on the probe is its damage. The other candidates are made on some 128 rows;
  * their damage is the smallest one's, times the ratio of the output errors (in the metric
- * of the inputs). Tables of tokens and heads are rounded and tried whole, each candidate.
- * What cannot be tried gets its prior (role.h) in the measured ones' units.
+ * of the inputs). Tables of tokens and heads are made (table.h) and tried whole, each
+ * candidate. What cannot be tried gets its prior (role.h) in the measured ones' units.
  */
 #ifndef COMPRESS_COST_H
 #define COMPRESS_COST_H

@@ -1,5 +1,5 @@
 /*
- * cost_table.c - tables of tokens and heads: rounded whole, put into the teacher.
+ * cost_table.c - tables of tokens and heads: made whole, put into the teacher.
  */
 #include "compress/cost_int.h"
 

@@ -92,34 +92,43 @@ static enum b2_status check_memory(const struct table_walk *w, const struct mode
         (unsigned long long)need);
 }
 
-enum b2_status table_metric_make(struct table_metric *t, const struct table_walk *w,
-                                 struct b2_err *err)
+static enum b2_status walk_model(struct table_metric *t, const struct table_walk *w,
+                                 const struct model *m, const int32_t *ids,
+                                 int64_t n_seqs, struct b2_err *err)
 {
-    const struct model_params mp = {.no_tokenizer = true};
-    struct model *m = NULL;
+    const struct stream_params sp = {.m = m,
+                                     .blas = w->blas,
+                                     .pool = w->pool,
+                                     .ids = ids,
+                                     .n_seqs = n_seqs,
+                                     .ctx = w->calib->ctx,
+                                     .alone = true};
     struct stream *s = NULL;
-    int64_t n_seqs = 0;
-    int32_t *ids = calib_some(w->calib, TABLE_TOKENS, &n_seqs);
-    enum b2_status rc = ids ? model_open(&m, w->source, &mp, err)
-                            : err_set(err, B2_ENOMEM, "out of memory");
+    enum b2_status rc = check_memory(w, m, n_seqs, err);
 
     if (!rc)
-        rc = check_memory(w, m, n_seqs, err);
-    if (!rc) {
-        const struct stream_params sp = {.m = m,
-                                         .blas = w->blas,
-                                         .pool = w->pool,
-                                         .ids = ids,
-                                         .n_seqs = n_seqs - 1, /* without the probe */
-                                         .ctx = w->calib->ctx,
-                                         .alone = true};
         rc = stream_new(&s, &sp, err);
-    }
     if (!rc)
         rc = walk(s, w, m->hp.n_layers, err);
     if (!rc)
         rc = table_metric_take(t, w->c, s, m->hp.d, err);
     stream_free(s);
+    return rc;
+}
+
+enum b2_status table_metric_make(struct table_metric *t, const struct table_walk *w,
+                                 struct b2_err *err)
+{
+    const struct model_params mp = {.no_tokenizer = true};
+    struct model *m = NULL;
+    int64_t n_seqs = 0;
+    int32_t *ids = calib_some(w->calib, TABLE_TOKENS, &n_seqs);
+
+    if (!ids)
+        return err_set(err, B2_ENOMEM, "out of memory");
+    enum b2_status rc = model_open(&m, w->source, &mp, err);
+    if (!rc)
+        rc = walk_model(t, w, m, ids, n_seqs - 1, err); /* without the probe */
     model_close(m);
     mem_free(ids);
     return rc;

@@ -35,41 +35,50 @@ static bool is_marked(const uint8_t *marks, int64_t r)
     return marks[r / 8] >> (r % 8) & 1;
 }
 
-static enum b2_status find_marks(const uint8_t **out, const struct meta *m,
-                                 int64_t rows, struct b2_err *err)
+/* The marks, or NULL and why. */
+static const uint8_t *find_marks(const struct meta *m, int64_t rows, enum b2_status *rc,
+                                 struct b2_err *err)
 {
     const struct meta_kv *kv = meta_find(m, TIERS_KEY);
+    const uint8_t *marks = NULL;
 
     for (int64_t i = 0; i < meta_count(m); i++) {
         const char *key = meta_at(m, i)->key;
-        if (tiers_is_key(key) && strcmp(key, TIERS_KEY) != 0)
-            return err_set(err, B2_EUNSUP,
-                           "key %.100s: this part of a table in two types is not known "
-                           "here; a newer version may know it",
-                           key);
+        if (tiers_is_key(key) && strcmp(key, TIERS_KEY) != 0) {
+            *rc = err_set(err, B2_EUNSUP,
+                          "key %.100s: this part of a table in two types is not known "
+                          "here; a newer version may know it",
+                          key);
+            return NULL;
+        }
     }
-    if (!kv || kv->type != MT_ARR || kv->elem != MT_U8 ||
-        kv->n != tiers_mark_bytes(rows))
-        return err_set(err, B2_EFORMAT,
-                       "key " TIERS_KEY ": expected %llu bytes of marks for %lld rows",
-                       (unsigned long long)tiers_mark_bytes(rows), (long long)rows);
-    *out = kv->v.raw;
-    for (int64_t r = rows; r < (int64_t)kv->n * 8; r++)
-        if (is_marked(*out, r))
-            return err_set(err, B2_EFORMAT,
-                           "key " TIERS_KEY ": row %lld is marked, of %lld rows",
-                           (long long)r, (long long)rows);
-    return B2_OK;
+    if (kv && kv->type == MT_ARR && kv->elem == MT_U8 &&
+        kv->n == tiers_mark_bytes(rows))
+        marks = kv->v.raw;
+    if (!marks) {
+        *rc = err_set(err, B2_EFORMAT,
+                      "key " TIERS_KEY ": expected %llu bytes of marks for %lld rows",
+                      (unsigned long long)tiers_mark_bytes(rows), (long long)rows);
+        return NULL;
+    }
+    for (int64_t r = rows; r % 8 != 0; r++)
+        if (is_marked(marks, r)) {
+            *rc = err_set(err, B2_EFORMAT,
+                          "key " TIERS_KEY ": row %lld is marked, of %lld rows",
+                          (long long)r, (long long)rows);
+            return NULL;
+        }
+    return marks;
 }
 
 enum b2_status tiers_read(const int32_t **row, int64_t *n_hot, const struct meta *m,
                           int64_t rows, struct arena *a, struct b2_err *err)
 {
-    const uint8_t *marks = NULL;
     int64_t n = 0, k = 0;
-    enum b2_status rc = find_marks(&marks, m, rows, err);
+    enum b2_status rc = B2_OK;
+    const uint8_t *marks = find_marks(m, rows, &rc, err);
 
-    if (rc)
+    if (!marks)
         return rc;
     for (int64_t r = 0; r < rows; r++)
         n += is_marked(marks, r);
