@@ -18,7 +18,7 @@ import transformers
 
 GROUP, ROWS, WINDOW = 64, 8192, 512
 KINDS = {"3 levels": torch.tensor([-1., 0, 1]), "4 levels": torch.tensor([-1.5, -.5, .5, 1.5])}
-SHARES = (.1, .3, 1., 3., 10.)
+SHARES = (.1, 1., 10.)
 
 
 def load(model):

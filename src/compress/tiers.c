@@ -16,6 +16,7 @@ static const struct {
     {DT_Q4_0, DT_B2_Q2, 5},
     {DT_Q4_0, DT_B2_Q2, 10},
     {DT_Q4_0, DT_B2_Q2, 20},
+    {DT_Q4_0, DT_B2_Q2, 40},
     {DT_Q4_0, DT_B2_Q3, 20},
 };
 

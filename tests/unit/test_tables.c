@@ -223,8 +223,8 @@ static void test_tiers(void **state)
     x.item.candidate[x.item.n_candidates++] = one_type(DT_Q4_0);
     x.item.candidate[x.item.n_candidates++] = one_type(DT_B2_Q2);
     assert_int_equal(tiers_add(&x.c, ids, n, NULL), B2_OK);
-    assert_int_equal(x.item.n_candidates, 5); /* no B2_Q3, so none with it */
-    for (int i = 2; i < 5; i++) {
+    assert_int_equal(x.item.n_candidates, 6); /* no B2_Q3, so none with it */
+    for (int i = 2; i < 6; i++) {
         const struct choose_candidate *cand = &x.item.candidate[i];
         struct choose_part part[2];
         char name[CHOOSE_NAME_MAX];
