@@ -82,7 +82,9 @@ static enum b2_status take(struct choose *c, const cJSON *tensors, struct b2_err
             if (cand->copy)
                 nat = 0.0;
             if (!isfinite(nat))
-                return err_set(err, B2_EFORMAT, "no cost of tensor %s as %s",
+                return err_set(err, B2_EFORMAT,
+                               "no cost of tensor %s as %s; remove the file to measure "
+                               "again",
                                it->t->name, choose_name(name, cand));
             cand->damage = nat;
         }
@@ -101,7 +103,9 @@ enum b2_status cost_file_parse(struct choose *c, const char *text, size_t n,
 
     if (!cJSON_IsNumber(version) || version->valueint != VERSION ||
         !cJSON_IsObject(of) || !cJSON_IsArray(tensors))
-        rc = err_set(err, B2_EFORMAT, "is no file of measured costs (version %d)",
+        rc = err_set(err, B2_EFORMAT,
+                     "is no file of measured costs (version %d); name another, "
+                     "or remove it to measure again",
                      VERSION);
     else if (!want || !cJSON_Compare(of, want, true))
         rc = err_set(err, B2_EARG,

@@ -108,22 +108,24 @@ static enum b2_status fault(struct distill *d, double loss, struct b2_err *err)
 /* Back to the last checkpoint, with half the rates from there on. */
 static enum b2_status go_back(struct distill *d, double loss, struct b2_err *err)
 {
-    const double share = d->st.rate_share / 2, mean = d->st.loss_mean;
-    const int64_t n_back = d->st.n_back + 1, from = d->st.step + 1;
+    const struct distill_state was = d->st;
+    const int64_t from = was.step + 1;
 
     distill_each(d, clear_grad, NULL);
     enum b2_status rc = distill_load(d, err);
     if (rc)
         return rc;
-    d->st.rate_share = share;
-    d->st.n_back = n_back;
+    d->st.rate_share = was.rate_share / 2;
+    d->st.n_back = was.n_back + 1;
+    d->st.n_hard = was.n_hard; /* what was found out since stays known */
+    memcpy(d->st.hard, was.hard, sizeof was.hard);
     d->st.jump_step = from;
     d->st.jump_loss = loss;
     log_line(d->p->log, LOG_WARN,
              "step %lld: the loss jumped from %.4f to %.4f: back to step %lld, rates "
              "halved",
-             (long long)from, mean, loss, (long long)d->st.step);
-    if (n_back > MAX_FAULTS)
+             (long long)from, was.loss_mean, loss, (long long)d->st.step);
+    if (d->st.n_back > MAX_FAULTS)
         return err_set(
             err, B2_EFORMAT,
             "the loss jumped %d times: the training does not hold; try lower "
@@ -144,11 +146,14 @@ static bool hard_text(struct distill *d, double loss)
 {
     struct distill_state *st = &d->st;
 
+    for (int i = 0; i < N_HARD; i++)
+        if (st->hard[i] == st->step + 1)
+            return true;
     if (st->jump_step != st->step + 1 || loss < same_jump * st->jump_loss)
         return false;
     st->rate_share *= 2;
     st->n_back--;
-    st->jump_step = 0;
+    st->hard[st->n_hard++ % N_HARD] = st->step + 1;
     log_line(d->p->log, LOG_INFO,
              "step %lld: the loss is %.4f again: its text is hard; rates as before",
              (long long)st->step + 1, loss);
@@ -162,7 +167,7 @@ static enum b2_status one_step(struct distill *d, struct b2_err *err)
     double loss = parts.loss, norm2 = 0;
 
     /* a fault that does not stay is gone when its step is made again */
-    if (d->p->fault_step == st->step + 1 &&
+    if ((d->p->fault_step == st->step + 1 || d->p->fault_again == st->step + 1) &&
         (d->p->fault_stays || (st->n_back == 0 && st->n_faults == 0)))
         loss = d->p->fault_value;
     distill_each(d, add_norm, &norm2);

@@ -104,7 +104,8 @@ struct distill_params {
     int64_t
         fault_step; /* tests: the loss of this step counts as fault_value; 0: none */
     double fault_value;
-    bool fault_stays; /* tests: also when the step is made again */
+    bool fault_stays;    /* tests: also when the step is made again */
+    int64_t fault_again; /* tests: a further such step; 0: none */
 };
 
 struct distill_region {

@@ -10,6 +10,8 @@
 #include "kernel/kernel.h"
 
 /* Everything that a checkpoint holds besides latents and norms. */
+enum { N_HARD = 8 };
+
 struct distill_state {
     int64_t step;      /* done */
     int64_t adam_step; /* updates made: steps without faults */
@@ -23,6 +25,8 @@ struct distill_state {
     double loss_mean;         /* running mean of the loss; 0: none yet */
     int64_t jump_step;        /* the last step whose loss jumped; 0: none yet */
     double jump_loss;         /* that loss */
+    int64_t hard[N_HARD];     /* the last steps whose text is hard; 0: none */
+    int64_t n_hard;           /* found so far */
     struct distill_parts sum; /* since the last evaluation */
     int64_t sum_n;
     double best; /* mean over regions of the best state */

@@ -167,7 +167,7 @@ static enum b2_status check_state(const struct distill *d, const struct walk *w)
     const struct distill_state *st = &d->st;
     const bool counts = st->step >= 0 && st->step <= d->p->steps && st->n_points > 0 &&
                         st->adam_step >= 0 && st->adam_step <= st->step;
-    const bool rates = st->rate_share > 0 && st->rate_share <= 1;
+    const bool rates = st->rate_share > 0 && st->rate_share <= 1 && st->n_hard >= 0;
 
     if (counts && rates && memchr(st->core, 0, sizeof st->core) &&
         w->in.pos == w->in.size)

@@ -29,7 +29,8 @@ static const struct {
 static bool is_dropped(const char *key)
 {
     return strncmp(key, "split.", 6) == 0 || strcmp(key, "general.alignment") == 0 ||
-           (strncmp(key, "bonsai2.", 8) == 0 && !rotation_is_key(key));
+           (strncmp(key, "bonsai2.", 8) == 0 && !rotation_is_key(key) &&
+            !tiers_is_key(key));
 }
 
 static enum dtype main_type(const struct choose *c)

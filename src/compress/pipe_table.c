@@ -42,7 +42,9 @@ enum b2_status pipeline_round_table(struct pipeline *pl, int64_t k, struct b2_er
                                 .metric = &pl->metric,
                                 .passes = pl->recipe.refine,
                                 .blas = pl->blas,
-                                .pool = pl->p->env.pool};
+                                .pool = pl->p->env.pool,
+                                .cancelled = pl->p->env.cancelled,
+                                .ctx = pl->p->env.ctx};
     uint8_t *bytes = rc ? NULL : mem_calloc((size_t)cand->n_bytes, 1);
 
     pl->stat[k] = (struct fit_stat){0};

@@ -509,7 +509,7 @@ static enum b2_status run_stages(struct pipeline *pl, struct report *r,
     enum b2_status rc = modelfile_open(&pl->mf, p->source, p->log, err);
 
     if (!rc)
-        rc = modelfile_join_tiers(pl->mf, err);
+        rc = tiers_open(pl->mf, &pl->recipe, err);
     if (!rc && pl->recipe.effort == RECIPE_BEST)
         rc = pipeline_best_check(pl, err);
     if (!rc && pl->recipe.effort >= RECIPE_NORMAL)

@@ -15,6 +15,10 @@ enum { BATCH_VALUES = 4 << 20, CHUNK_ROWS = 16, MAX_LEVELS = 16 };
 /* Of the tied table's lookups, times the mean diagonal of H. On SmolLM2 in two bits .1, 1
  * and 10 leave 2.4, 2.1 and 2.8 nat of 6.3 (docs/COMPRESS.md). */
 static const double lookup_share = 1.0;
+/* Of a head of its own with fewer tokens than ENOUGH for each column. A toy's head of 64
+ * columns in two bits: .40 nat rounded; with 64 tokens .42 without it and .27 with it. */
+static const double few_share = 0.1;
+enum { ENOUGH = 16 };
 
 /* ---- what is compensated ---- */
 
@@ -48,7 +52,7 @@ enum b2_status table_metric_take(struct table_metric *t, const struct choose *c,
     if (rc)
         return rc;
     stream_collect_head(s, &t->sums);
-    t->lookup = c->tied ? lookup_share : 0.0;
+    t->share = c->tied ? lookup_share : t->sums.n_tokens < ENOUGH * d ? few_share : 0.0;
     return B2_OK;
 }
 
@@ -80,16 +84,16 @@ static enum b2_status check_memory(const struct table_walk *w, const struct mode
 {
     const int threads = w->pool ? pool_threads(w->pool) : 1;
     const uint64_t d = (uint64_t)m->hp.d;
-    const uint64_t need = stream_bytes(m, n_seqs, w->calib->ctx, threads) + d * d * 64 +
-                          4 * BATCH_VALUES * 4;
+    const uint64_t need = stream_bytes(m, n_seqs, w->calib->ctx, threads) + d * d * 64;
 
     if (w->mem_limit == 0 || need <= w->mem_limit)
         return B2_OK;
-    return err_set(
-        err, B2_ENOMEM,
-        "the head's statistics need %llu bytes, more than --mem-limit; leave "
-        "the table as it is with --rule 'token_embd.weight=keep'",
-        (unsigned long long)need);
+    return err_set(err, B2_ENOMEM,
+                   "what the head is fed takes %llu bytes to find out, more than "
+                   "--mem-limit; raise "
+                   "it, or keep the head as it is: --rule '%s=keep'",
+                   (unsigned long long)need,
+                   w->c->tied ? "token_embd.weight" : "output.weight");
 }
 
 static enum b2_status walk_model(struct table_metric *t, const struct table_walk *w,
@@ -179,6 +183,10 @@ static enum b2_status round_part(uint8_t *bytes, struct fit_stat *stat,
         struct decoding dec = {j->it->t, rows + first, w};
         struct compensate_out out = {.bytes = bytes + part->at +
                                               (uint64_t)first * row_bytes};
+        if (j->cancelled && j->cancelled(j->ctx)) {
+            rc = err_set(err, B2_ECANCEL, "interrupted");
+            break;
+        }
         pool_run(j->pool, decode_rows, &dec, n, CHUNK_ROWS);
         rc = compensate_rows(&out, &kind->codes, w, n, &kind->m, NULL, kind->rotate,
                              &how, j->blas, j->pool, err);
@@ -189,7 +197,7 @@ static enum b2_status round_part(uint8_t *bytes, struct fit_stat *stat,
     return rc;
 }
 
-/* H as the type's groups want it, with the part of looking up. */
+/* H as the type's groups want it, with the share of the identity. */
 static enum b2_status make_metric(struct kind *kind, const struct table_metric *t,
                                   const struct blas *b, struct b2_err *err)
 {
@@ -204,7 +212,7 @@ static enum b2_status make_metric(struct kind *kind, const struct table_metric *
     for (int64_t i = 0; i < d; i++)
         trace += sums.h[i * d + i];
     for (int64_t i = 0; i < d; i++)
-        sums.h[i * d + i] += t->lookup * trace / (double)d;
+        sums.h[i * d + i] += t->share * trace / (double)d;
     enum b2_status rc = metric_new(&kind->m, &sums, kind->rotate, kind->codes.group,
                                    kind->codes.unit, b, err);
     mem_free(sums.h);

@@ -3,8 +3,10 @@
  *
  * An error in a head's row costs as any other weight's (metric.h), H of the inputs behind
  * the last norm. A table that is also looked up shows its rows as they are: then the
- * identity, in the size of H's mean diagonal, is added to H. A table that is only looked
- * up has no inputs, and is rounded as without calibration. docs/COMPRESS.md has figures.
+ * identity, in the size of H's mean diagonal, is added to H. A tenth of it is added to a
+ * head of its own, so that few tokens for many columns do no harm. A table that is only
+ * looked up has no inputs, and is rounded as without calibration. docs/COMPRESS.md has
+ * figures.
  */
 #ifndef COMPRESS_TABLE_H
 #define COMPRESS_TABLE_H
@@ -18,7 +20,7 @@ enum { TABLE_TOKENS = 4096 }; /* that H is made from */
 
 struct table_metric {
     struct metric_sums sums; /* of a head's inputs; no h: none */
-    double lookup; /* times H's mean diagonal: what looking up adds to all of it */
+    double share;            /* of H's mean diagonal that is added to all of it */
 };
 
 /* Whether a candidate is rounded that way: not types of more than 16 levels, which lose
@@ -57,10 +59,12 @@ struct table_job {
     int passes; /* of refinement (compensate.h) */
     const struct blas *blas;
     struct pool *pool;
+    bool (*cancelled)(void *ctx); /* NULL: never */
+    void *ctx;
 };
 
 /* All rows into bytes [cand->n_bytes]; adds to stat. B2_EUNSUP: a scale beyond the type.
- * B2_ENOMEM. The same for any pool. */
+ * B2_ENOMEM, B2_ECANCEL. The same for any pool. */
 enum b2_status table_round(uint8_t *bytes, struct fit_stat *stat,
                            const struct table_job *j, struct b2_err *err) NODISCARD;
 

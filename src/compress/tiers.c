@@ -13,11 +13,8 @@ static const struct {
     enum dtype hot, rare;
     int percent; /* of the rows that are hot */
 } kinds[] = {
-    {DT_Q4_0, DT_B2_Q2, 5},
-    {DT_Q4_0, DT_B2_Q2, 10},
-    {DT_Q4_0, DT_B2_Q2, 20},
-    {DT_Q4_0, DT_B2_Q2, 40},
-    {DT_Q4_0, DT_B2_Q3, 20},
+    {DT_Q4_0, DT_B2_Q2, 5},  {DT_Q4_0, DT_B2_Q2, 10}, {DT_Q4_0, DT_B2_Q2, 20},
+    {DT_Q4_0, DT_B2_Q2, 40}, {DT_Q4_0, DT_B2_Q3, 20},
 };
 
 struct counted {
@@ -54,6 +51,28 @@ static enum b2_status rank_rows(struct choose *c, int64_t rows, const int32_t *i
         c->rank[all[k].row] = (int32_t)k;
     mem_free(all);
     return B2_OK;
+}
+
+static bool is_kept(const struct recipe *r, const char *name)
+{
+    const int rule = recipe_match(r, name);
+
+    return rule >= 0 && r->rule[rule].want == RECIPE_KEEP;
+}
+
+enum b2_status tiers_open(struct modelfile *mf, const struct recipe *r,
+                          struct b2_err *err)
+{
+    const bool both = is_kept(r, TIERS_HOT) && is_kept(r, TIERS_RARE);
+
+    if (!tiers_declared(modelfile_meta(mf)) || (both && is_kept(r, TIERS_TABLE)))
+        return B2_OK;
+    if (is_kept(r, TIERS_TABLE))
+        return err_set(err, B2_EARG,
+                       "%s: " TIERS_TABLE " is stored as two tensors; keep both with "
+                       "--rule 'token_embd.*=keep'",
+                       modelfile_path(mf));
+    return modelfile_join_tiers(mf, err);
 }
 
 static uint64_t row_bytes(enum dtype t, int64_t width)

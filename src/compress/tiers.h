@@ -12,6 +12,11 @@
 #include "compress/calib.h"
 #include "compress/choose.h"
 
+/* A source's table in two types stays as it is if the rules keep both tensors; else it
+ * becomes one (modelfile.h). B2_EARG: the table alone is to be kept. */
+enum b2_status tiers_open(struct modelfile *mf, const struct recipe *r,
+                          struct b2_err *err) NODISCARD;
+
 /* Ranks the rows of the table by how often ids has them (ties: the lower row first) and
  * adds its candidates of two types, where the budget chooses its type and may choose
  * theirs. Does nothing where it may not. B2_ENOMEM. */

@@ -35,6 +35,19 @@ static bool is_marked(const uint8_t *marks, int64_t r)
     return marks[r / 8] >> (r % 8) & 1;
 }
 
+static enum b2_status check_keys(const struct meta *m, struct b2_err *err)
+{
+    for (int64_t i = 0; i < meta_count(m); i++) {
+        const char *key = meta_at(m, i)->key;
+        if (tiers_is_key(key) && strcmp(key, TIERS_KEY) != 0)
+            return err_set(err, B2_EUNSUP,
+                           "key %.100s: this part of a table in two types is not known "
+                           "here; a newer version may know it",
+                           key);
+    }
+    return B2_OK;
+}
+
 /* The marks, or NULL and why. */
 static const uint8_t *find_marks(const struct meta *m, int64_t rows, enum b2_status *rc,
                                  struct b2_err *err)
@@ -42,16 +55,9 @@ static const uint8_t *find_marks(const struct meta *m, int64_t rows, enum b2_sta
     const struct meta_kv *kv = meta_find(m, TIERS_KEY);
     const uint8_t *marks = NULL;
 
-    for (int64_t i = 0; i < meta_count(m); i++) {
-        const char *key = meta_at(m, i)->key;
-        if (tiers_is_key(key) && strcmp(key, TIERS_KEY) != 0) {
-            *rc = err_set(err, B2_EUNSUP,
-                          "key %.100s: this part of a table in two types is not known "
-                          "here; a newer version may know it",
-                          key);
-            return NULL;
-        }
-    }
+    *rc = check_keys(m, err);
+    if (*rc)
+        return NULL;
     if (kv && kv->type == MT_ARR && kv->elem == MT_U8 &&
         kv->n == tiers_mark_bytes(rows))
         marks = kv->v.raw;
@@ -133,9 +139,10 @@ void mf_join_load(uint8_t *dst, const struct mf_entry *e)
     }
 }
 
-static bool decodes(enum dtype t)
+static bool is_part(const struct tensor *t)
 {
-    return (dtype_info(t)->flags & DTF_WEIGHT) != 0;
+    return t->rank == 2 && t->pad == 0 && t->ne[0] > 0 && t->ne[1] > 0 &&
+           t->ne[1] <= INT32_MAX && (dtype_info(t->type)->flags & DTF_WEIGHT);
 }
 
 static enum b2_status find_both(const struct modelfile *mf, int64_t *hot, int64_t *rare,
@@ -148,9 +155,9 @@ static enum b2_status find_both(const struct modelfile *mf, int64_t *hot, int64_
                        "key " TIERS_KEY ": expected the tensors " TIERS_HOT
                        " and " TIERS_RARE " and no " TIERS_TABLE);
     const struct mf_entry *a = &mf->entry[*hot], *b = &mf->entry[*rare];
-    if (a->t.rank != 2 || b->t.rank != 2 || a->t.ne[0] != b->t.ne[0] || a->t.pad ||
-        b->t.pad || a->how != MF_IN_PLACE || b->how != MF_IN_PLACE ||
-        !decodes(a->t.type) || !decodes(b->t.type))
+    if (!is_part(&a->t) || !is_part(&b->t) || a->t.ne[0] != b->t.ne[0] ||
+        a->t.ne[1] + b->t.ne[1] > INT32_MAX || a->how != MF_IN_PLACE ||
+        b->how != MF_IN_PLACE)
         return err_set(err, B2_EFORMAT,
                        "tensors " TIERS_HOT " and " TIERS_RARE
                        ": expected two matrices of weights with rows of one length");
@@ -185,7 +192,9 @@ enum b2_status modelfile_join_tiers(struct modelfile *mf, struct b2_err *err)
     struct mf_join *j = arena_calloc(mf->arena, 1, sizeof *j);
     if (!j)
         return err_set(err, B2_ENOMEM, "out of memory");
-    enum b2_status rc = find_both(mf, &hot, &rare, err);
+    enum b2_status rc = check_keys(mf->meta, err);
+    if (!rc)
+        rc = find_both(mf, &hot, &rare, err);
     if (rc)
         return rc;
     j->hot = mf->entry[hot].t;

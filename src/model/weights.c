@@ -239,6 +239,10 @@ static enum b2_status take_tiers(struct weights_binder *b, struct weight *w,
 
     if (!t)
         return err_set(err, B2_ENOMEM, "out of memory for the tensor table");
+    if (modelfile_find(m->mf, TIERS_TABLE) >= 0)
+        return err_set(err, B2_EFORMAT,
+                       "key " TIERS_KEY ": the file has " TIERS_TABLE
+                       " too, whose place the key's two tensors take");
     enum b2_status rc =
         tiers_read(&t->row, &n_hot, modelfile_meta(m->mf), m->hp.vocab, m->arena, err);
     if (!rc && n_hot > TIERS_MAX_HOT)

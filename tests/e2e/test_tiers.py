@@ -127,6 +127,12 @@ with tempfile.TemporaryDirectory() as tmp:
     call("compress", out, "--rule", "*=keep", "--rule", "token_embd.weight=Q8_0", "-o", again,
          "--force", "--quiet")
     check(js("inspect", again)["n_params"] == look["n_params"], "compressed again")
+    call("compress", out, "--rule", "*=keep", "-o", again, "--force", "--quiet")
+    check(os.path.getsize(again) < 1.01 * os.path.getsize(out) and
+          js("run", "-m", again, *prompt)["logits_sha256"] == fast, "kept as it is")
+    p = call("compress", out, "--rule", "*=Q8_0", "--rule", "token_embd.weight=keep", "-o", at("no.gguf"),
+             ok=False)
+    check("token_embd.*=keep" in p.stderr, "keeping the table alone")
     k = js("eval", "kld", "-m", out, "--baseline", src, "--text", text, "--ctx", "64", "--chunks", "4")
     check(0 < k["mean_kld"] < 5, "eval kld")
     call("plan", out)

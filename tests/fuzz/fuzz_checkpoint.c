@@ -56,6 +56,7 @@ static void check(const struct distill *d)
     fuzz_require(strlen(st->core) < sizeof st->core, "a name that ends");
     fuzz_require(isfinite(st->rate_share) && st->rate_share > 0,
                  "a share of the rates");
+    fuzz_require(st->n_hard >= 0, "a place among hard texts");
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -150,12 +150,14 @@ static void test_faults(void **state)
     static const struct {
         double value;
         bool stays;
-        int64_t faults, back;
+        int64_t again, faults, back;
         double share;
-    } rows[] = {{(double)NAN, false, 1, 0, .5},
-                {(double)INFINITY, false, 1, 0, .5},
-                {1e6, false, 0, 1, .5},
-                {1e6, true, 0, 0, 1}}; /* a hard text */
+    } rows[] = {{(double)NAN, false, 0, 1, 0, .5},
+                {(double)INFINITY, false, 0, 1, 0, .5},
+                {1e6, false, 0, 0, 1, .5},
+                {1e6, true, 0, 0, 0, 1},  /* a hard text */
+                {1e6, true, 8, 0, 0, 1},  /* and the one behind it */
+                {1e6, true, 6, 0, 0, 1}}; /* and the one before it */
 
     (void)state;
     for (size_t i = 0; i < countof(rows); i++) {
@@ -164,6 +166,7 @@ static void test_faults(void **state)
         p.fault_step = 7;
         p.fault_value = rows[i].value;
         p.fault_stays = rows[i].stays;
+        p.fault_again = rows[i].again;
         run(&r, &p);
         ROW_CHECK(i, r.n_faults == rows[i].faults && r.n_back == rows[i].back);
         ROW_CHECK(i, r.rate_share == rows[i].share && r.steps == STEPS);

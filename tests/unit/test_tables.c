@@ -53,7 +53,7 @@ static void make_world(struct world *x)
                             (k ? 0.7f * in[i * D + k - 1] : 0.0f);
     assert_int_equal(metric_sums_new(&x->metric.sums, D, NULL), B2_OK);
     metric_sums_add(&x->metric.sums, blas, NULL, in, NULL, INPUTS);
-    x->metric.lookup = 1.0;
+    x->metric.share = 1.0;
     mem_free(in);
 }
 
@@ -112,7 +112,7 @@ static uint8_t *by_hand(const struct world *x, enum dtype t)
         mean += x->metric.sums.h[i * D + i] / D;
     for (int i = 0; i < D * D; i++)
         sums.h[i] =
-            x->metric.sums.h[i] + (i % (D + 1) == 0 ? x->metric.lookup * mean : 0.0);
+            x->metric.sums.h[i] + (i % (D + 1) == 0 ? x->metric.share * mean : 0.0);
     assert_int_equal(
         metric_new(&m, &sums, x->c.rotate, codes.group, codes.unit, blas, NULL), B2_OK);
     assert_int_equal(compensate_rows(&out, &codes, x->w, ROWS, &m, NULL, x->c.rotate,
@@ -151,7 +151,7 @@ static void test_head(void **state)
     make_world(&x);
     x.item.role = ROLE_HEAD;
     x.c.tied = false;
-    x.metric.lookup = 0.0;
+    x.metric.share = 0.0;
     x.c.rotate = rotate_new(ROTATE_EACH, 9);
     assert_non_null(x.c.rotate);
     assert_int_equal(rotate_add_width(x.c.rotate, D, NULL), B2_OK);
