@@ -48,10 +48,12 @@ static enum b2_status fit_bytes(struct pipeline *pl, uint64_t budget,
     if (rc)
         return rc;
     if (pl->file_bytes > budget)
-        return err_set(err, B2_EARG,
-                       "a budget of %llu bytes is too small: the smallest file that "
-                       "these types give has %llu bytes",
-                       (unsigned long long)budget, (unsigned long long)pl->file_bytes);
+        return err_set(
+            err, B2_EARG,
+            "a budget of %llu bytes is too small: the smallest file that "
+            "these types give has %llu bytes; name smaller ones with --types, "
+            "or take layers away first with `bonsai2 prune`",
+            (unsigned long long)budget, (unsigned long long)pl->file_bytes);
     uint64_t fixed = pl->file_bytes - choose_bytes(&pl->c, true);
     uint64_t allowed = budget - fixed, smallest = choose_bytes(&pl->c, true);
     do {
@@ -76,10 +78,12 @@ static enum b2_status fit_bits(struct pipeline *pl, double bpw, struct b2_err *e
     choose_smallest(&pl->c);
     double smallest = (double)choose_bytes(&pl->c, false);
     if (smallest > allowed)
-        return err_set(err, B2_EARG,
-                       "a budget of %.4f bits per weight is too small: the smallest "
-                       "types give %.4f",
-                       bpw, 8.0 * smallest / (double)max_i64(1, pl->c.n_params));
+        return err_set(
+            err, B2_EARG,
+            "a budget of %.4f bits per weight is too small: the smallest "
+            "types give %.4f; name smaller ones with --types, or take layers "
+            "away first with `bonsai2 prune`",
+            bpw, 8.0 * smallest / (double)max_i64(1, pl->c.n_params));
     enum b2_status rc = choose_allocate(&pl->c, (uint64_t)allowed, false, err);
     return rc ? rc : lay_out(pl, err);
 }
