@@ -120,7 +120,7 @@ run "${budget_args[@]}" --budget $budget --calib-tokens 512 --costs "$dir/costs.
     --dry-run && fail "costs of another calibration"
 grep -q "another source, calibration or recipe" "$dir/err" || fail "costs: no word"
 cmp -s "$dir/costs.json" "$dir/costs2.json" || fail "costs that are refused were changed"
-echo '{"bonsai2_costs":1,"of":[],"tensors":{}}' >"$dir/costs2.json"
+echo '{"bonsai2_costs":2,"of":[],"tensors":{}}' >"$dir/costs2.json"
 run "${budget_args[@]}" --budget $budget --costs "$dir/costs2.json" --dry-run &&
     fail "costs that are none"
 
