@@ -7,8 +7,10 @@
 #include "cli/calib_cmd.h"
 #include "cli/distill_opts.h"
 #include "compress/pipeline.h"
+#include "compress/remove.h"
 
 #include <cjson/cJSON.h>
+#include <math.h>
 #include <string.h>
 
 struct compress {
@@ -17,12 +19,13 @@ struct compress {
         *types, *costs;
     struct calib_cmd texts;
     struct opt_list rules;
-    int64_t refine, layers, metric_width;
+    int64_t refine, layers, metric_width, remove;
     double mismatch;
     bool dry_run, force;
     struct recipe recipe;
     struct distill_words words; /* of effort best */
     struct distill_report distilled;
+    struct remove_report removed; /* with --remove */
 };
 
 /* Compensation gains most on rotated weights. */
@@ -56,12 +59,47 @@ static enum b2_status read_recipe(struct compress *c, struct b2_err *err)
     return rc;
 }
 
+static void removed_json(cJSON *o, const struct remove_report *r)
+{
+    cJSON *tried = cJSON_AddArrayToObject(o, "tried");
+
+    for (int n = 0; n < r->n; n++) {
+        cJSON *each = cJSON_CreateObject();
+        cJSON_AddNumberToObject(each, "layers", n);
+        cJSON_AddNumberToObject(each, "nat_by_layers", r->pruned[n]);
+        if (isfinite(r->types[n]))
+            cJSON_AddNumberToObject(each, "nat_by_types", r->types[n]);
+        else
+            cJSON_AddNullToObject(each, "nat_by_types");
+        cJSON_AddItemToArray(tried, each);
+    }
+    cJSON_AddNumberToObject(o, "layers", r->taken);
+}
+
+static void removed_text(struct str *out, const struct remove_report *r, bool dry_run)
+{
+    str_put(out, "\nlayers less  nat by that  nat by types\n");
+    for (int n = 0; n < r->n; n++) {
+        str_printf(out, "%11d  %11.4f  ", n, r->pruned[n]);
+        if (isfinite(r->types[n]))
+            str_printf(out, "%12.4f", r->types[n]);
+        else
+            str_put(out, "no types are small enough");
+        str_put(out, n == r->taken ? "  taken\n" : "\n");
+    }
+    if (dry_run)
+        str_put(out,
+                "smaller models and costs stay beside the output until it is made\n");
+}
+
 static cJSON *json_of(const struct compress *c, const struct report *r)
 {
     cJSON *json = report_json(r);
 
     if (json && c->recipe.effort == RECIPE_BEST && !c->dry_run)
         distill_json(cJSON_AddObjectToObject(json, "distillation"), &c->distilled);
+    if (json && c->remove > 0)
+        removed_json(cJSON_AddObjectToObject(json, "removal"), &c->removed);
     return json;
 }
 
@@ -87,6 +125,8 @@ static int print_report(const struct compress *c, const struct report *r)
 
     if (!c->common.json)
         report_text(r, c->common.verbose, &text);
+    if (!c->common.json && c->remove > 0)
+        removed_text(&text, &c->removed, c->dry_run);
     if (!c->common.json && c->recipe.effort == RECIPE_BEST && !c->dry_run) {
         str_put(&text, "\n");
         distill_text(&text, &c->distilled);
@@ -125,7 +165,8 @@ static int compress_run(struct compress *c, const char *source)
     if (!rc && c->report)
         rc = calib_cmd_check_beside("--report", c->report, c->output, source, &err);
     if (!rc)
-        rc = pipeline_run(&report, &p, &err);
+        rc = c->remove > 0 ? remove_run(&report, &c->removed, &p, (int)c->remove, &err)
+                           : pipeline_run(&report, &p, &err);
     int code = rc ? cli_report_error(&err) : print_report(c, &report);
     if (!rc && c->report && write_report(c, &report, &err))
         code = cli_report_error(&err);
@@ -150,6 +191,12 @@ static int read_words(struct compress *c, const struct cmd *cmd)
         return cli_usage_error(
             cmd, "--effort %.20s needs texts to calibrate on: give --calib FILE",
             c->effort);
+    if (c->remove > 0 && strcmp(c->effort, "normal") != 0)
+        return cli_usage_error(cmd, "--remove goes with --calib and --effort normal");
+    if (c->remove > 0 && !c->output)
+        return cli_usage_error(cmd,
+                               "--remove needs -o FILE, beside which smaller models "
+                               "are tried");
     if (strcmp(c->effort, "best") != 0 && c->words.held.n > 0)
         return cli_usage_error(cmd, "--held goes with --effort best");
     c->words.p.seed = (uint64_t)c->common.seed;
@@ -159,6 +206,9 @@ static int read_words(struct compress *c, const struct cmd *cmd)
     if (read_recipe(c, &err))
         return err.status == B2_EUNSUP ? cli_report_error(&err)
                                        : cli_usage_error(cmd, "%s", err.msg);
+    if (c->remove > 0 && c->recipe.budget != RECIPE_BYTES)
+        return cli_usage_error(cmd, "--remove goes with a --budget in bytes: bits a "
+                                    "weight do not fall with layers");
     return OPT_RUN;
 }
 
@@ -231,6 +281,10 @@ int cmd_compress(int argc, char **argv)
          "or write it there when there is no such file."},
         {OPT_INT, 0, "layers", "N", &c.layers, 1, 1e6,
          "Compress the first N layers and keep the others as they are."},
+        {OPT_INT, 0, "remove", "N", &c.remove, 1, REMOVE_MAX,
+         "With a budget in bytes and --calib: also try the model with 1 to N layers "
+         "less "
+         "(see prune), and make what loses least."},
         ROUNDING_OPTS(&c),
         DISTILL_STEP_OPTS(&c.words, 0, 0),
         DISTILL_SELF_OPTS(&c.words),

@@ -30,7 +30,7 @@ static bool is_dropped(const char *key)
 {
     return strncmp(key, "split.", 6) == 0 || strcmp(key, "general.alignment") == 0 ||
            (strncmp(key, "bonsai2.", 8) == 0 && !rotation_is_key(key) &&
-            !tiers_is_key(key));
+            !tiers_is_key(key) && strcmp(key, "bonsai2.prune") != 0);
 }
 
 static enum dtype main_type(const struct choose *c)
@@ -76,7 +76,8 @@ static const char *base_name(const char *path)
 }
 
 static enum b2_status set_origin_keys(struct meta *m, const struct choose *c,
-                                      const struct modelfile *mf, const char *sha256,
+                                      const struct modelfile *mf,
+                                      const struct outmeta_source *source,
                                       struct b2_err *err)
 {
     const struct meta *src = modelfile_meta(mf);
@@ -84,7 +85,7 @@ static enum b2_status set_origin_keys(struct meta *m, const struct choose *c,
     struct str name = {0}, json = {0};
     enum b2_status rc;
 
-    str_put(&name, base_name(modelfile_path(mf)));
+    str_put(&name, base_name(source->path));
     while (name.len > 1 && name.data[name.len - 1] == '/')
         name.data[--name.len] = '\0';
     recipe_json(c->recipe, &json);
@@ -96,7 +97,7 @@ static enum b2_status set_origin_keys(struct meta *m, const struct choose *c,
     if (!rc)
         rc = meta_set_str(m, "bonsai2.source.name", name.data, err);
     if (!rc)
-        rc = meta_set_str(m, "bonsai2.source.sha256", sha256, err);
+        rc = meta_set_str(m, "bonsai2.source.sha256", source->sha256, err);
     if (!rc && meta_get_str(src, "bonsai2.recipe", &old_recipe, NULL) == B2_OK)
         rc = meta_set_str(m, "bonsai2.source.recipe", old_recipe, err);
     if (!rc)
@@ -210,8 +211,8 @@ static enum b2_status set_private_keys(struct meta *m, const struct choose *c,
 }
 
 enum b2_status outmeta_make(struct meta **out, const struct choose *c,
-                            const struct modelfile *mf, const char *source_sha256,
-                            struct b2_err *err)
+                            const struct modelfile *mf,
+                            const struct outmeta_source *source, struct b2_err *err)
 {
     const struct meta *src = modelfile_meta(mf);
     struct meta *m = meta_new(META_MAX);
@@ -225,7 +226,7 @@ enum b2_status outmeta_make(struct meta **out, const struct choose *c,
     if (!rc)
         rc = set_storage_keys(m, c, err);
     if (!rc)
-        rc = set_origin_keys(m, c, mf, source_sha256, err);
+        rc = set_origin_keys(m, c, mf, source, err);
     if (!rc)
         rc = set_rotation_keys(m, c, err);
     if (!rc)

@@ -6,7 +6,8 @@
  *
  *   bonsai2.version            the program that wrote it
  *   bonsai2.source.name        file or folder name of the source
- *   bonsai2.source.sha256      of all its bytes
+ *   bonsai2.source.sha256      of all its bytes; of a source that `prune` made, the key
+ *                              bonsai2.prune names the one before
  *   bonsai2.source.recipe      the recipe that the source itself was made with, if any
  *   bonsai2.recipe             JSON (recipe.h)
  *   bonsai2.seed
@@ -18,9 +19,15 @@
 
 #include "compress/choose.h"
 
+struct outmeta_source {
+    const char *path; /* by which it is named */
+    const char *sha256;
+};
+
 /* Makes the keys for the picks of c. *out is owned: meta_free(). */
 enum b2_status outmeta_make(struct meta **out, const struct choose *c,
-                            const struct modelfile *mf, const char *source_sha256,
+                            const struct modelfile *mf,
+                            const struct outmeta_source *source,
                             struct b2_err *err) NODISCARD;
 
 /* The exact size of a GGUF with these keys and the picked tensors. */

@@ -24,6 +24,11 @@ static void begin_stage(const struct pipeline *pl, const char *name)
         pl->p->on_stage(pl->p->env.ctx, name, (uint64_t)max_i64(1, pl->c.n_params));
 }
 
+static const char *source_name(const struct pipeline_params *p)
+{
+    return p->source_name ? p->source_name : p->source;
+}
+
 /* ---- choose ---- */
 
 /* Keys and exact file size for the picks as they are now. */
@@ -31,7 +36,8 @@ static enum b2_status lay_out(struct pipeline *pl, struct b2_err *err)
 {
     meta_free(pl->meta);
     pl->meta = NULL;
-    enum b2_status rc = outmeta_make(&pl->meta, &pl->c, pl->mf, pl->sha256, err);
+    const struct outmeta_source source = {source_name(pl->p), pl->sha256};
+    enum b2_status rc = outmeta_make(&pl->meta, &pl->c, pl->mf, &source, err);
     if (!rc)
         pl->file_bytes = outmeta_file_bytes(pl->meta, &pl->c);
     return rc;
@@ -47,12 +53,14 @@ static enum b2_status fit_bytes(struct pipeline *pl, uint64_t budget,
     enum b2_status rc = lay_out(pl, err);
     if (rc)
         return rc;
+    if (pl->file_bytes > budget && pl->p->too_small)
+        *pl->p->too_small = true;
     if (pl->file_bytes > budget)
         return err_set(
             err, B2_EARG,
             "a budget of %llu bytes is too small: the smallest file that "
             "these types give has %llu bytes; name smaller ones with --types, "
-            "or take layers away first with `bonsai2 prune`",
+            "or take layers away with --remove",
             (unsigned long long)budget, (unsigned long long)pl->file_bytes);
     uint64_t fixed = pl->file_bytes - choose_bytes(&pl->c, true);
     uint64_t allowed = budget - fixed, smallest = choose_bytes(&pl->c, true);
@@ -431,7 +439,7 @@ static enum b2_status fill_report(struct pipeline *pl, struct report *r,
     if (rc)
         return rc;
     recipe_json(&pl->recipe, &recipe);
-    r->source = arena_strdup(r->arena, p->source);
+    r->source = arena_strdup(r->arena, source_name(p));
     r->source_sha256 = arena_strdup(r->arena, pl->sha256);
     r->output = p->output ? arena_strdup(r->arena, p->output) : NULL;
     r->recipe = str_ok(&recipe) ? arena_strdup(r->arena, recipe.data) : NULL;

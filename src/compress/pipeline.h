@@ -21,17 +21,19 @@
 #include "compress/scan.h"
 
 struct pipeline_params {
-    const char *source; /* anything that modelfile_open() takes */
-    const char *output; /* may be NULL in a dry run */
+    const char *source;      /* anything that modelfile_open() takes */
+    const char *source_name; /* for keys and report; NULL: source */
+    const char *output;      /* may be NULL in a dry run */
     const struct recipe *recipe;
     const struct calib_params *calib; /* from effort normal on */
     const char *costs; /* file of measured costs (cost_file.h); NULL: none */
     /* Of effort best: how it is trained; models, texts and all below are set from here. */
     const struct distill_params *distill;
     struct distill_report *distilled; /* filled in effort best; distill_report_free() */
-    uint64_t mem_limit;               /* bytes, for plans; 0: none */
-    bool dry_run;                     /* stop before anything is written */
-    bool force; /* replace an existing output, throw foreign state away */
+    bool *too_small; /* set when the budget is below the smallest types; may be NULL */
+    uint64_t mem_limit; /* bytes, for plans; 0: none */
+    bool dry_run;       /* stop before anything is written */
+    bool force;         /* replace an existing output, throw foreign state away */
     struct scan_env env;
     const struct log *log;
     /* Called when a stage begins, with the number of values it will go through; env's

@@ -1,0 +1,100 @@
+"""test_remove.py BONSAI2 TINY_MODEL - layers as a choice of the budget, from the outside.
+
+Budgets below the smallest types take layers away; where types suffice nothing changes; the
+same bytes come from any number of threads and after kills; what is tried on the way goes.
+"""
+import glob, json, os, signal, subprocess, sys, tempfile, time
+
+BIN, TINY = sys.argv[1:]
+
+
+def call(*args, code=0):
+    p = subprocess.run([BIN, *args], capture_output=True, text=True)
+    if "OpenBLAS" in p.stderr:
+        print("skipped: no OpenBLAS")
+        sys.exit(77)
+    if p.returncode != code:
+        sys.exit(f"FAILED: {' '.join(args)}: exit {p.returncode}\n{p.stderr[-2000:]}")
+    return p
+
+
+def js(*args):
+    return json.loads(call(*args, "--json", "--quiet").stdout)
+
+
+def check(cond, what):
+    if not cond:
+        sys.exit(f"FAILED: {what}")
+
+
+def data(path):
+    with open(path, "rb") as f:
+        return f.read()
+
+
+with tempfile.TemporaryDirectory() as tmp:
+    src, text, out, other = (os.path.join(tmp, n) for n in ("s.gguf", "t.txt", "o.gguf", "p.gguf"))
+    subprocess.run([TINY, src, "7", "6"], check=True)
+    with open(text, "w") as f:
+        f.write("\n".join(" ".join(f"w{(i * 31 + k * k * 17) % 997}" for k in range(9))
+                          for i in range(1200)))
+    base = ["compress", src, "--calib", text, "--calib-tokens", "512", "--calib-ctx", "64",
+            "--refine", "0", "--mismatch", "0"]
+    beside = lambda: glob.glob(out + ".*")
+
+    # Below the smallest types: refused, with a way out; which is taken.
+    p = call(*base, "--budget", "2000", "--dry-run", code=1)
+    least = int(p.stderr.split("types give has ")[1].split()[0])
+    check("--remove" in p.stderr, "the refusal names no way out")
+    budget = ["--budget", str(least * 7 // 10)]
+    plan = js(*base, *budget, "--remove", "4", "-o", out, "--dry-run")
+    check(not os.path.exists(out) and beside(), "a dry run writes no output, and keeps its models")
+    rep = js(*base, *budget, "--remove", "4", "-o", out)
+    removal = rep["removal"]
+    check(removal == plan["removal"] and rep["output_bytes"] == plan["output_bytes"], "dry run")
+    check(1 < removal["layers"] <= 4, f"{removal}")
+    check(removal["tried"][0]["nat_by_types"] is None, f"{removal}")
+    check(os.path.getsize(out) == rep["output_bytes"] <= least * 7 // 10, "bytes")
+    check(rep["output_bytes"] >= 0.97 * (least * 7 // 10), "bytes left over")
+    check(rep["source"] == src, f"source {rep['source']}")
+    check(not beside(), f"left behind: {beside()}")
+    look = js("inspect", out)
+    layers = {t["name"].split(".")[1] for t in look["tensors"] if t["name"].startswith("blk.")}
+    check(len(layers) == 6 - removal["layers"], f"{len(layers)} layers")
+    check(js("run", "-m", out, "-p", "ab", "-n", "3")["tokens"], "run")
+    raw = data(out)
+    check(b"s.gguf" in raw and b"removed-" not in raw and b"bonsai2.prune" in raw, "keys")
+    table = call(*base, *budget, "--remove", "4", "-o", other).stdout
+    check("layers less" in table and "no types are small enough" in table and " taken" in table,
+          f"table: {table}")
+
+    # The same bytes with other threads, and after kills.
+    call(*base, *budget, "--remove", "4", "-o", other, "--force", "--threads", "3", "--quiet")
+    check(data(other) == raw, "other bytes with 3 threads")
+    for seconds in (0.3, 1.2):
+        os.remove(out)
+        run = [BIN, *base, *budget, "--remove", "4", "-o", out, "--quiet"]
+        p = subprocess.Popen(run, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(seconds)
+        p.send_signal(signal.SIGKILL)
+        p.wait()
+        if not os.path.exists(out):
+            call(*run[1:])
+        check(data(out) == raw, f"other bytes after a kill at {seconds} s")
+        check(not beside(), f"left behind after a kill: {beside()}")
+
+    # Where types do with less, no layer goes, and the file is the same as without it.
+    roomy = ["--budget", str(least * 3)]
+    call(*base, *roomy, "-o", other, "--force", "--quiet")
+    rep = js(*base, *roomy, "--remove", "2", "-o", out, "--force")
+    check(rep["removal"]["layers"] == 0 and len(rep["removal"]["tried"]) == 2, f"{rep['removal']}")
+    check(data(out) == data(other), "another file although no layer went")
+
+    p = call(*base, "--budget", "30000", "--remove", "2", "-o", out, "--force", code=1)
+    check("2 layers less" in p.stderr and "--remove" in p.stderr, "too small in any case")
+    for wrong in (["--budget", "2bpw", "--remove", "2", "-o", out],
+                  ["--rule", "*=ternary", "--remove", "2", "-o", out],
+                  ["--budget", "1MB", "--remove", "2", "--dry-run"]):
+        call(*base, *wrong, code=2)
+    call("compress", src, "--budget", "1MB", "--remove", "2", "-o", out, code=2)
+print("ok")
