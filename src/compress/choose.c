@@ -412,17 +412,15 @@ void choose_free(struct choose *c)
 int choose_parts(const struct choose_item *it, const struct choose_candidate *cand,
                  struct choose_part part[2])
 {
-    const struct dtype_info *info = dtype_info(cand->hot);
-    const int64_t rows = tensor_rows(it->t), width = tensor_width(it->t);
+    const int64_t rows = tensor_rows(it->t);
 
     if (cand->n_hot == 0) {
         part[0] = (struct choose_part){it->t->name, cand->type, rows, 0, cand->n_bytes};
         return 1;
     }
-    const uint64_t row_bytes = (uint64_t)(width / info->block * info->bytes);
-    const uint64_t at = choose_hot_bytes(row_bytes, cand->n_hot);
-    part[0] = (struct choose_part){TIERS_HOT, cand->hot, cand->n_hot, 0,
-                                   row_bytes * (uint64_t)cand->n_hot};
+    const uint64_t hot = choose_row_bytes(cand->hot, tensor_width(it->t), cand->n_hot);
+    const uint64_t at = align_up_u64(hot, CHOOSE_ALIGN);
+    part[0] = (struct choose_part){TIERS_HOT, cand->hot, cand->n_hot, 0, hot};
     part[1] = (struct choose_part){TIERS_RARE, cand->type, rows - cand->n_hot, at,
                                    cand->n_bytes - at};
     return 2;

@@ -117,10 +117,12 @@ static inline void choose_fold_row(const struct choose *c, const struct choose_i
     rotate_fold_row(c->rotate, row, tensor_width(it->t));
 }
 
-/* Bytes of hot rows and what aligns the tensor behind them. */
-static inline uint64_t choose_hot_bytes(uint64_t row_bytes, int64_t n_hot)
+/* Bytes of rows that the type's block divides. */
+static inline uint64_t choose_row_bytes(enum dtype t, int64_t width, int64_t rows)
 {
-    return align_up_u64(row_bytes * (uint64_t)n_hot, CHOOSE_ALIGN);
+    const struct dtype_info *info = dtype_info(t);
+
+    return (uint64_t)(width / info->block * info->bytes) * (uint64_t)rows;
 }
 
 static inline enum dtype choose_row_type(const struct choose *c,

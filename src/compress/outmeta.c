@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-enum { META_MAX = 1 << 30, GGUF_ALIGN = 32 };
+enum { META_MAX = 1 << 30 };
 
 /* general.file_type by the type that most weights have: llama.h's enum llama_ftype, and
  * the two numbers of the Prism fork (FORMATS.md §1.1). */
@@ -269,8 +269,8 @@ uint64_t outmeta_file_bytes(const struct meta *m, const struct choose *c)
         int n = choose_parts(&c->item[i], choose_picked(&c->item[i]), part);
         for (int k = 0; k < n; k++) {
             bytes += 8 + strlen(part[k].name) + 4 + 8 * (uint64_t)t->rank + 4 + 8;
-            data += align_up_u64(part[k].n_bytes, GGUF_ALIGN);
+            data += align_up_u64(part[k].n_bytes, CHOOSE_ALIGN);
         }
     }
-    return align_up_u64(bytes, GGUF_ALIGN) + data;
+    return align_up_u64(bytes, CHOOSE_ALIGN) + data;
 }

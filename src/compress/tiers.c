@@ -75,11 +75,6 @@ enum b2_status tiers_open(struct modelfile *mf, const struct recipe *r,
     return modelfile_join_tiers(mf, err);
 }
 
-static uint64_t row_bytes(enum dtype t, int64_t width)
-{
-    return (uint64_t)(width / dtype_info(t)->block) * (uint64_t)dtype_info(t)->bytes;
-}
-
 /* Whether the budget chooses the item's type and may choose t. */
 static bool has_candidate(const struct choose_item *it, enum dtype t)
 {
@@ -104,8 +99,9 @@ static void add_candidates(struct choose_item *it)
             .type = kinds[i].rare,
             .hot = kinds[i].hot,
             .n_hot = n_hot,
-            .n_bytes = choose_hot_bytes(row_bytes(kinds[i].hot, width), n_hot) +
-                       row_bytes(kinds[i].rare, width) * (uint64_t)(rows - n_hot),
+            .n_bytes = align_up_u64(choose_row_bytes(kinds[i].hot, width, n_hot),
+                                    CHOOSE_ALIGN) +
+                       choose_row_bytes(kinds[i].rare, width, rows - n_hot),
             .damage = -1.0,
         };
     }

@@ -3,34 +3,11 @@
 Budgets below the smallest types take layers away; where types suffice nothing changes; the
 same bytes come from any number of threads and after kills; what is tried on the way goes.
 """
-import glob, json, os, signal, subprocess, sys, tempfile, time
+import glob, os, signal, subprocess, sys, tempfile, time
 
-BIN, TINY = sys.argv[1:]
+from program import BIN, call, check, data, js
 
-
-def call(*args, code=0):
-    p = subprocess.run([BIN, *args], capture_output=True, text=True)
-    if "OpenBLAS" in p.stderr:
-        print("skipped: no OpenBLAS")
-        sys.exit(77)
-    if p.returncode != code:
-        sys.exit(f"FAILED: {' '.join(args)}: exit {p.returncode}\n{p.stderr[-2000:]}")
-    return p
-
-
-def js(*args):
-    return json.loads(call(*args, "--json", "--quiet").stdout)
-
-
-def check(cond, what):
-    if not cond:
-        sys.exit(f"FAILED: {what}")
-
-
-def data(path):
-    with open(path, "rb") as f:
-        return f.read()
-
+TINY = sys.argv[2]
 
 with tempfile.TemporaryDirectory() as tmp:
     src, text, out, other = (os.path.join(tmp, n) for n in ("s.gguf", "t.txt", "o.gguf", "p.gguf"))

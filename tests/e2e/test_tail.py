@@ -5,26 +5,11 @@ with --exact both give the same logits to the bit, at every kernel level and bat
 rotated or not. Stock readers (gguf-py, when it is there) see the stored shape. MODEL
 "real": SmolLM2 from the cache, skipped (77) without it.
 """
-import json, os, subprocess, sys, tempfile
+import os, sys, tempfile
 
-BIN, MODEL = sys.argv[1], sys.argv[2]
+from program import call, check, js
 
-
-def call(*args, ok=True, **env):
-    p = subprocess.run([BIN, *args], capture_output=True, text=True, env={**os.environ, **env})
-    if ok != (p.returncode == 0):
-        sys.exit(f"FAILED: {' '.join(args)}: exit {p.returncode}\n{p.stderr[-2000:]}")
-    return p
-
-
-def js(*args, **env):
-    return json.loads(call(*args, "--json", "--quiet", **env).stdout)
-
-
-def check(cond, what):
-    if not cond:
-        sys.exit(f"FAILED: {what}")
-
+MODEL = sys.argv[2]
 
 if MODEL == "real":
     cache = os.environ.get("B2_CACHE") or os.path.join(

@@ -6,32 +6,9 @@ it goes through every command that reads or makes models; what contradicts itsel
 """
 import json, os, random, subprocess, sys, tempfile
 
-BIN, TINY, STORIES = sys.argv[1:]
+from program import call, check, data, js
 
-
-def call(*args, ok=True, **env):
-    p = subprocess.run([BIN, *args], capture_output=True, text=True, env={**os.environ, **env})
-    if "OpenBLAS" in p.stderr:
-        print("skipped: no OpenBLAS")
-        sys.exit(77)
-    if ok != (p.returncode == 0) or p.returncode < 0:
-        sys.exit(f"FAILED: {' '.join(args)}: exit {p.returncode}\n{p.stderr[-2000:]}")
-    return p
-
-
-def js(*args, **env):
-    return json.loads(call(*args, "--json", "--quiet", **env).stdout)
-
-
-def check(cond, what):
-    if not cond:
-        sys.exit(f"FAILED: {what}")
-
-
-def data(path):
-    with open(path, "rb") as f:
-        return f.read()
-
+TINY, STORIES = sys.argv[2:]
 
 with tempfile.TemporaryDirectory() as tmp:
     at = lambda name: os.path.join(tmp, name)

@@ -1,0 +1,31 @@
+"""program.py - what the tests that run the program from the outside share; BONSAI2 is their
+first word."""
+import json, os, subprocess, sys
+
+BIN = sys.argv[1]
+
+
+def call(*args, ok=True, code=None, **env):
+    """Runs it. code: that exit code; else 0 where ok, or any other that is no signal."""
+    p = subprocess.run([BIN, *args], capture_output=True, text=True, env={**os.environ, **env})
+    if "needs OpenBLAS" in p.stderr:
+        print("skipped: no OpenBLAS")
+        sys.exit(77)
+    right = p.returncode == code if code is not None else ok == (p.returncode == 0)
+    if not right or p.returncode < 0:
+        sys.exit(f"FAILED: {' '.join(args)}: exit {p.returncode}\n{p.stderr[-2000:]}")
+    return p
+
+
+def js(*args, **env):
+    return json.loads(call(*args, "--json", "--quiet", **env).stdout)
+
+
+def check(cond, what):
+    if not cond:
+        sys.exit(f"FAILED: {what}")
+
+
+def data(path):
+    with open(path, "rb") as f:
+        return f.read()
