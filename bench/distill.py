@@ -12,7 +12,9 @@ work than rotating weights. Each round runs PyTorch and then ours for some steps
 step of each is thrown away. Two rates are written: of the wall clock, and of processor
 seconds (user), which other work on the machine disturbs less; with it the ratio of their
 medians. Ours: `tokens_per_s` of the report without its start and evaluations; processor
-seconds as the difference of two runs of different length.
+seconds as the difference of two runs of different length. The contender `bonsai2 cached`
+learns from a --teacher-cache that an earlier run over the same sequences left;
+`bonsai2 caching` is what making it took, in tokens of the teacher a second.
 """
 import argparse
 import csv
@@ -153,22 +155,39 @@ def run_torch(args, dims):
     return json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
 
 
-def distill(args, steps, folder):
+def distill(args, steps, folder, *more):
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
     out = subprocess.run(
         [PROGRAM, "distill", "--teacher", args.teacher, "--student", args.student, "--calib", args.text,
          "--batch", str(args.batch), "--ctx", str(args.ctx), "--steps", str(steps), "--eval-every", "1000000",
          "--held-tokens", str(args.ctx), "--warmup", "1", "--threads", str(args.threads), "--gemm", args.gemm, "--force",
          "--json",
-         "--quiet", "-o", os.path.join(folder, "out.gguf")], check=True, capture_output=True, text=True).stdout
+         "--quiet", "-o", os.path.join(folder, "out.gguf"), *more], check=True, capture_output=True, text=True).stdout
     report = json.loads(out)
-    return report["tokens_per_s"], resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+    cpu = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+    return report["tokens_per_s"], cpu, report["seconds"]
 
 
-def run_ours(args, folder):
-    _, short = distill(args, 1, folder)
-    wall, long = distill(args, 1 + args.steps, folder)
+def run_ours(args, folder, cached=False):
+    """Of a short and a long run; the caches are of the sequences, which depend on the length."""
+    lengths = 1, 1 + args.steps
+    more = [["--teacher-cache", os.path.join(folder, "cache-%d" % n)] if cached else [] for n in lengths]
+    _, short, _ = distill(args, lengths[0], folder, *more[0])
+    wall, long, _ = distill(args, lengths[1], folder, *more[1])
     return {"wall": wall, "cpu": args.steps * args.batch * args.ctx / max(long - short, 1e-9)}
+
+
+def run_caching(args, folder):
+    """Makes what run_ours(cached) reads: seconds of a run that makes it, less one that has it."""
+    lengths = 1, 1 + args.steps
+    rates = {}
+    for n in lengths:
+        more = ["--teacher-cache", os.path.join(folder, "cache-%d" % n)]
+        _, cpu_made, made = distill(args, n, folder, *more)
+        _, cpu, had = distill(args, n, folder, *more)
+        tokens = n * args.batch * args.ctx + args.ctx  # one sequence is held out
+        rates = {"wall": tokens / max(made - had, 1e-9), "cpu": tokens / max(cpu_made - cpu, 1e-9)}
+    return rates  # of the longer
 
 
 def main():
@@ -186,11 +205,14 @@ def main():
     if args.torch:
         return torch_main(args)
     dims, load = shapes(args.student), os.getloadavg()[0]
-    rates = {"torch": [], "bonsai2": []}
+    names = ("torch", "bonsai2", "bonsai2 cached", "bonsai2 caching")
+    rates = {name: [] for name in names}
     with tempfile.TemporaryDirectory() as folder:
+        rates["bonsai2 caching"].append(run_caching(args, folder))
         for i in range(args.rounds):
             rates["torch"].append(run_torch(args, dims))
             rates["bonsai2"].append(run_ours(args, folder))
+            rates["bonsai2 cached"].append(run_ours(args, folder, cached=True))
             print("round %d of %d: %s" % (i + 1, args.rounds, {k: v[-1] for k, v in rates.items()}), file=sys.stderr)
     mid = {name: {key: statistics.median(r[key] for r in rows) for key in ("wall", "cpu")}
            for name, rows in rates.items()}
@@ -200,12 +222,11 @@ def main():
         w = csv.writer(f, lineterminator="\n")
         if new:
             w.writerow(FIELDS)
-        for name in ("torch", "bonsai2"):
+        for name in names:
             w.writerow([datetime.date.today().isoformat(), processor(), os.cpu_count(), "%.2f" % load,
                         os.path.basename(args.student), args.batch, args.ctx, args.steps, args.threads, args.gemm, name,
                         args.rounds, "%.1f" % mid[name]["wall"], "%.1f" % mid[name]["cpu"],
-                        "%.2f" % (mid[name]["wall"] / mid["torch"]["wall"]),
-                        "%.2f" % (mid[name]["cpu"] / mid["torch"]["cpu"]), version])
+                        *("%.2f" % (mid[name][key] / mid["torch"][key]) for key in ("wall", "cpu")), version])
     return 0
 
 

@@ -15,4 +15,4 @@ trap 'rm -rf "$tmp"' EXIT
 "$bonsai2" compress "$model" --rule '*=B2_T64' --rule 'token_embd*=keep' --rotate each \
     -o "$tmp/student.gguf" --quiet >/dev/null
 "${B2_TORCH:-python3}" "$here/distill.py" "$here/distill.csv" "$model" "$tmp/student.gguf" "$text" "$@"
-tail -n 2 "$here/distill.csv"
+tail -n 4 "$here/distill.csv"

@@ -4,6 +4,7 @@
 #include "cli/calib_cmd.h"
 
 #include "base/file.h"
+#include "model/model.h"
 
 #include <cjson/cJSON.h>
 #include <string.h>
@@ -36,6 +37,82 @@ enum b2_status calib_cmd_begin(struct calib_cmd *c, const struct cli_common *com
                                       .n_tokens = c->tokens,
                                       .ctx = c->ctx};
     cli_on_interrupt(on_interrupt, NULL);
+    return rc;
+}
+
+/* Each token of an answer reads the whole model: no use where it does not stay. */
+static enum b2_status check_fits(const struct calib_cmd *c, const struct model *m,
+                                 struct b2_err *err)
+{
+    const uint64_t bytes = modelfile_bytes(m->mf), limit = c->common->mem_limit;
+
+    if (limit == 0 || bytes <= limit)
+        return B2_OK;
+    return err_set(err, B2_EARG,
+                   "--self: each token of an answer reads the whole model, %llu MB, "
+                   "which is above --mem-limit; leave it out, or make --self-file with "
+                   "a higher limit first",
+                   (unsigned long long)(bytes / 1000000));
+}
+
+static enum b2_status answer(struct calib_cmd *c, const char *source,
+                             const struct answers_how *how, struct b2_err *err)
+{
+    const struct model_params mp = {.log = &c->log};
+    struct answers_env env = {.from = &c->params,
+                              .seed = (uint64_t)c->common->seed,
+                              .pool = c->pool,
+                              .log = &c->log,
+                              .progress = &c->progress,
+                              .cancelled = calib_cmd_cancelled,
+                              .ctx = c};
+    struct model *m = NULL;
+    enum b2_status rc = cli_cpu(&env.cpu, c->common, err);
+
+    if (!rc)
+        rc = model_open(&m, source, &mp, err);
+    if (!rc && !m->tok)
+        rc = err_set(err, B2_ENOTFOUND, "%s: has no tokenizer", source);
+    if (!rc)
+        rc = check_fits(c, m, err);
+    if (!rc) {
+        calib_cmd_stage(c, "answer", (uint64_t)how->n);
+        rc = answers_make(m, how, &env, err);
+    }
+    model_close(m);
+    return rc;
+}
+
+enum b2_status calib_cmd_self(struct calib_cmd *c, const char *source,
+                              const char *output, bool dry_run, struct b2_err *err)
+{
+    struct answers_how how = c->self;
+    struct str path = {0};
+    enum b2_status rc = B2_OK;
+
+    if (how.n == 0)
+        return B2_OK;
+    if (c->params.n_files == 0)
+        return err_set(err, B2_EARG, "--self needs --calib FILE: what to ask about");
+    if (how.path)
+        str_put(&path, how.path);
+    else
+        str_printf(&path, "%s.answers.jsonl", output ? output : source);
+    how.path = path.data;
+    if (!str_ok(&path))
+        rc = err_set(err, B2_ENOMEM, "out of memory");
+    const bool without = !rc && dry_run && !file_exists(how.path);
+    if (without)
+        log_line(&c->log, LOG_WARN,
+                 "%s is not there, and a dry run makes no answers: goes without them",
+                 how.path);
+    if (!rc && !without)
+        rc = answer(c, source, &how, err);
+    if (!rc && !without)
+        rc = calib_words_add(&c->texts, how.path, err);
+    if (!rc)
+        c->params.n_files = c->texts.n;
+    str_free(&path);
     return rc;
 }
 

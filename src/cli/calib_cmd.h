@@ -11,12 +11,14 @@
 
 #include "base/str.h"
 #include "cli/cli.h"
+#include "compress/answers.h"
 #include "compress/calib_mix.h"
 
 struct calib_cmd {
     struct opt_list calib, avoid;
     const char *data; /* folder of mixes, or NULL */
     int64_t tokens, ctx;
+    struct answers_how self; /* n > 0: the model's own answers are a text too */
     /* The work keeps to --mem-limit by itself, by a plan that leaves out what a limit of
      * the process would count (stacks, libraries). */
     bool plans;
@@ -40,7 +42,18 @@ struct calib_cmd {
     {OPT_STR, 0, "data", "DIR", &(c)->data, 0, 0, \
      "Folder that mixes are taken from. [B2_DATA, else ../shared/data]"}, \
     {OPT_LIST, 0, "avoid", "FILE", &(c)->avoid, 0, 0, \
-     "Evaluation text: what shares 13 words in a row with it is left out."}
+     "Evaluation text: what shares 13 words in a row with it is left out."}, \
+    {OPT_INT, 0, "self", "N", &(c)->self.n, 0, 1e7, \
+     "Also N answers of the original's own, to questions and openings from --calib, " \
+     "through its chat template; a text of share 1. [0]"}, \
+    {OPT_INT, 0, "self-tokens", "N", &(c)->self.max_tokens, 1, 65536, \
+     "Longest answer. [256]"}, \
+    {OPT_NUM, 0, "self-temperature", "T", &(c)->self.temperature, 0.0, 10.0, \
+     "Of the answers; 0: greedy. [0.7]"}, \
+    {OPT_STR, 0, "self-file", "FILE", &(c)->self.path, 0, 0, \
+     "Where they are kept and used again. [OUTPUT.answers.jsonl]"}
+/* Goes with them. */
+#define CALIB_SELF {.max_tokens = 256, .temperature = 0.7}
 #define CALIB_CMD_OPTS(c, n) \
     CALIB_TEXT_OPTS(c, "calibrate on"), \
     {OPT_INT, 0, "calib-tokens", "N", &(c)->tokens, 64, 1e8, \
@@ -53,6 +66,13 @@ struct calib_cmd {
  * same. */
 enum b2_status calib_cmd_begin(struct calib_cmd *c, const struct cli_common *common,
                                struct b2_err *err) NODISCARD;
+/* With --self: makes what is missing of the source's answers and puts their file among
+ * the texts. output: what they lie beside unless --self-file says where; NULL: nothing. A
+ * dry run makes none: without a file it goes without them, which is said. B2_EARG: no
+ * text to ask from, the source is above --mem-limit. */
+enum b2_status calib_cmd_self(struct calib_cmd *c, const char *source,
+                              const char *output, bool dry_run,
+                              struct b2_err *err) NODISCARD;
 void calib_cmd_end(struct calib_cmd *c);
 
 /* Callbacks of the work, ctx a struct calib_cmd: has there been a Ctrl-C; a new stage,

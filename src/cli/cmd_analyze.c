@@ -53,10 +53,14 @@ static int analyze(struct analyze_cmd *c, const char *source)
     c->p.on_stage = calib_cmd_stage;
     c->p.progress = &c->texts.progress;
     c->p.ctx_of_calls = &c->texts;
+    if (!rc)
+        rc = file_check_output(c->output, source, c->p.force, &err);
     if (!rc && c->svg)
         rc = file_check_output(c->svg, source, c->p.force, &err);
     if (!rc && c->svg)
         rc = file_check_folder(c->svg, &err);
+    if (!rc)
+        rc = calib_cmd_self(&c->texts, source, c->output, false, &err);
     if (!rc)
         rc = analyze_run(&s, &c->p, &err);
     if (!rc && c->svg)
@@ -98,7 +102,7 @@ int cmd_analyze(int argc, char **argv)
         1,
         "bonsai2 analyze model.gguf --calib text.txt -o sensitivity.json --svg "
         "heat.svg"};
-    struct analyze_cmd c = {.texts = {.tokens = 8192, .ctx = 512},
+    struct analyze_cmd c = {.texts = {.tokens = 8192, .ctx = 512, .self = CALIB_SELF},
                             .p = {.type = N_DTYPES,
                                   .probe_tokens = 128,
                                   .fisher_tokens = 2048,

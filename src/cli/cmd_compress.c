@@ -165,6 +165,8 @@ static int compress_run(struct compress *c, const char *source)
     if (!rc && c->report)
         rc = calib_cmd_check_beside("--report", c->report, c->output, source, &err);
     if (!rc)
+        rc = calib_cmd_self(&c->texts, source, c->output, c->dry_run, &err);
+    if (!rc)
         rc = c->remove > 0 ? remove_run(&report, &c->removed, &p, (int)c->remove, &err)
                            : pipeline_run(&report, &p, &err);
     int code = rc ? cli_report_error(&err) : print_report(c, &report);
@@ -251,7 +253,7 @@ int cmd_compress(int argc, char **argv)
         "bonsai2 compress model.gguf --budget 70MB -o small.gguf"};
     struct compress c = {.effort = NULL,
                          .ternary_rule = "ls",
-                         .texts = {.tokens = 65536, .ctx = 512},
+                         .texts = {.tokens = 65536, .ctx = 512, .self = CALIB_SELF},
                          .refine = 4,
                          .metric_width = 6144,
                          .mismatch = 0.5,
@@ -287,7 +289,6 @@ int cmd_compress(int argc, char **argv)
          "(see prune), and make what loses least."},
         ROUNDING_OPTS(&c),
         DISTILL_STEP_OPTS(&c.words, 0, 0),
-        DISTILL_SELF_OPTS(&c.words),
         DISTILL_TEACHER_OPTS(&c.words),
         DISTILL_RATE_OPTS(&c.words),
         {OPT_FLAG, 'n', "dry-run", NULL, &c.dry_run, 0, 0,

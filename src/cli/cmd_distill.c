@@ -168,6 +168,8 @@ static int distill_cmd_run(struct distill_cmd *c)
     if (!rc)
         rc = check_files(c, &err);
     if (!rc)
+        rc = calib_cmd_self(&c->texts, c->teacher, c->output, p->dry_run, &err);
+    if (!rc)
         rc = distill_run(&r, p, &err);
     const bool done =
         !rc; /* the result is told, even if a file beside it has no room */
@@ -219,12 +221,12 @@ int cmd_distill(int argc, char **argv)
         0,
         "bonsai2 distill --teacher model.gguf --student ternary.gguf --calib text.txt "
         "-o better.gguf"};
-    struct distill_cmd c = {.texts = {.plans = true}, .words = distill_words_make()};
+    struct distill_cmd c = {.texts = {.plans = true, .self = CALIB_SELF},
+                            .words = distill_words_make()};
     const struct opt opts[] = {
         MODEL_OPTS(&c),
         CALIB_TEXT_OPTS(&c.texts, "learn from"),
         DISTILL_STEP_OPTS(&c.words, 'n', 'b'),
-        DISTILL_SELF_OPTS(&c.words),
         DISTILL_TEACHER_OPTS(&c.words),
         DISTILL_RATE_OPTS(&c.words),
         DISTILL_LOSS_OPTS(&c.words),

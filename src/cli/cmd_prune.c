@@ -43,6 +43,8 @@ static int prune(struct prune_cmd *c, const char *source)
     c->p.progress = &c->texts.progress;
     c->p.ctx_of_calls = &c->texts;
     if (!rc)
+        rc = calib_cmd_self(&c->texts, source, c->p.output, false, &err);
+    if (!rc)
         rc = prune_run(&report, &c->p, &err);
     int code = rc ? cli_report_error(&err) : print_report(c, &report);
     prune_report_free(&report);
@@ -122,7 +124,7 @@ int cmd_prune(int argc, char **argv)
         1,
         1,
         "bonsai2 prune model.gguf --ffn 0.1 --calib text.txt -o smaller.gguf"};
-    struct prune_cmd c = {.texts = {.tokens = 16384, .ctx = 512},
+    struct prune_cmd c = {.texts = {.tokens = 16384, .ctx = 512, .self = CALIB_SELF},
                           .rounds = 2,
                           .p = {.cap = 0.5,
                                 .multiple = 64,

@@ -44,7 +44,6 @@ struct distill_words distill_words_make(void)
               .held_tokens = 8192,
               .patience = 5,
               .teacher_k = 128,
-              .self = {.max_tokens = 256, .temperature = 0.7},
               .rates = {none, none, none},
               .loss = {none, none, none, none, -1, 0, {0}, none},
               .mode = {.rank = -1},

@@ -47,16 +47,6 @@ struct distill_words distill_words_make(void);
      "Numbers that a step multiplies: bf16 takes half the time where the processor has " \
      "AVX512_BF16 and oneDNN is installed, and auto takes it there. Scores are always " \
      "in f32. [auto]"}
-#define DISTILL_SELF_OPTS(w) \
-    {OPT_INT, 0, "self", "N", &(w)->p.self.n, 0, 1e7, \
-     "Learn also from N answers of the teacher's own, to questions and openings from " \
-     "--calib; a text like the others. [0]"}, \
-    {OPT_INT, 0, "self-tokens", "N", &(w)->p.self.max_tokens, 1, 65536, \
-     "Longest answer. [256]"}, \
-    {OPT_NUM, 0, "self-temperature", "T", &(w)->p.self.temperature, 0.0, 10.0, \
-     "Of the answers; 0: greedy. [0.7]"}, \
-    {OPT_STR, 0, "self-file", "FILE", &(w)->p.self.path, 0, 0, \
-     "Where they are kept and used again. [OUTPUT.answers.jsonl]"}
 #define DISTILL_TEACHER_OPTS(w) \
     {OPT_STR, 0, "teacher-cache", "FILE", &(w)->p.teacher_cache, 0, 0, \
      "Run the teacher once, keep its --teacher-k most likely tokens after each one there, " \

@@ -1,5 +1,5 @@
 /*
- * answers.h - the teacher's own answers, a text to learn from.
+ * answers.h - a model's own answers, a text to calibrate on and to learn from.
  *
  * What a chat model says is not what its calibration texts say; learning from its own
  * answers keeps the student where it will be used. Questions are taken at even distances

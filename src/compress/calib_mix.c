@@ -113,6 +113,17 @@ enum b2_status calib_words_make(struct calib_words *out, const char *const *word
     return rc;
 }
 
+enum b2_status calib_words_add(struct calib_words *w, const char *path,
+                               struct b2_err *err)
+{
+    struct str word = {0};
+
+    str_printf(&word, "%s=1", path);
+    enum b2_status rc = add_word(w, str_ok(&word) ? word.data : NULL, err);
+    str_free(&word);
+    return rc;
+}
+
 void calib_words_free(struct calib_words *w)
 {
     for (int i = 0; i < w->n; i++)

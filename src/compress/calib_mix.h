@@ -20,6 +20,9 @@ struct calib_words {
  * (all are named), no folder (dir NULL), more than CALIB_MAX_FILES files. */
 enum b2_status calib_words_make(struct calib_words *out, const char *const *words,
                                 int n, const char *dir, struct b2_err *err) NODISCARD;
+/* One file more, of share 1, whatever its name ends in. B2_EARG: CALIB_MAX_FILES. */
+enum b2_status calib_words_add(struct calib_words *w, const char *path,
+                               struct b2_err *err) NODISCARD;
 void calib_words_free(struct calib_words *w); /* zeroed is fine */
 
 #endif

@@ -26,7 +26,6 @@
 #include "base/log.h"
 #include "base/pool.h"
 #include "base/progress.h"
-#include "compress/answers.h"
 #include "compress/calib.h"
 #include "compress/latent.h"
 
@@ -74,8 +73,6 @@ struct distill_params {
     bool
         go_on; /* with force: an unfinished run of the same settings is not thrown away */
     const struct calib_params *data; /* files, avoid; n_tokens and ctx are set here */
-    struct answers_how self; /* n > 0: what the teacher says is learnt from too, a text
-                              * like the others; path NULL: OUTPUT.answers.jsonl */
     const char *teacher_cache; /* the teacher's teacher_k most likely tokens are kept
                                 * there and used again; NULL: the teacher runs along */
     int64_t teacher_k;

@@ -233,40 +233,6 @@ static void shuffle(struct distill *d)
     }
 }
 
-/* The teacher's own answers become a file among the others. */
-static enum b2_status add_answers(struct distill *d, struct calib_params *cp,
-                                  struct b2_err *err)
-{
-    const struct distill_params *p = d->p;
-    const struct answers_env env = {.from = p->data,
-                                    .seed = p->seed,
-                                    .pool = p->pool,
-                                    .cpu = p->cpu,
-                                    .log = p->log,
-                                    .progress = p->progress,
-                                    .cancelled = p->cancelled,
-                                    .ctx = p->ctx_of_calls};
-    struct answers_how how = p->self;
-
-    if (!how.path) {
-        str_printf(&d->answers, "%s.answers.jsonl", p->output ? p->output : "dry-run");
-        how.path = d->answers.data;
-    }
-    d->files = mem_calloc((size_t)cp->n_files + 1, sizeof *d->files);
-    if (!d->files || !str_ok(&d->answers))
-        return err_set(err, B2_ENOMEM, "out of memory");
-    if (p->dry_run && !file_exists(how.path))
-        return B2_OK; /* nothing is written; the other texts tell speed and memory */
-    for (int i = 0; i < cp->n_files; i++)
-        d->files[i] = cp->files[i];
-    d->files[cp->n_files] = how.path;
-    cp->files = d->files;
-    cp->n_files++;
-    if (p->on_stage)
-        p->on_stage(p->ctx_of_calls, "answer", (uint64_t)how.n);
-    return answers_make(d->tm, &how, &env, err);
-}
-
 /* Texts of regions are evaluation texts for what is trained on. */
 static enum b2_status read_training(struct distill *d, struct calib_params *cp,
                                     struct b2_err *err)
@@ -297,9 +263,7 @@ enum b2_status distill_data(struct distill *d, struct b2_err *err)
     cp.ctx = d->p->ctx;
     cp.documents = true;
     cp.meta = modelfile_meta(d->tm->mf);
-    enum b2_status rc = d->p->self.n > 0 ? add_answers(d, &cp, err) : B2_OK;
-    if (!rc)
-        rc = read_training(d, &cp, err);
+    enum b2_status rc = read_training(d, &cp, err);
     if (!rc)
         rc = read_regions(d, err);
     if (!rc)
@@ -318,8 +282,6 @@ void distill_data_free(struct distill *d)
     calib_free(&d->train);
     mem_free(d->order);
     mem_free(d->held);
-    mem_free(d->files);
-    str_free(&d->answers);
 }
 
 void distill_sequence(const struct distill *d, int64_t k, int32_t *ids, int32_t *first)

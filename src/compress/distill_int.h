@@ -57,8 +57,6 @@ struct distill {
     int32_t *ids, *first, *pos; /* [micro, ctx] of a pass: tokens, where each one's
                                  * document begins in its sequence, places in it */
     struct calib train;
-    const char **files; /* of train, with the teacher's answers; borrowed by it */
-    struct str answers; /* path */
     struct calib_stream streams[CALIB_MAX_FILES];
     struct distill_block *order; /* [steps * batch] */
     int64_t n_order;

@@ -69,9 +69,8 @@ enum b2_status pipeline_best_take(const struct pipeline *pl, struct b2_err *err)
     return rc;
 }
 
-/* answers: where the teacher's own go unless it is said; they outlive the folder. */
 static enum b2_status train(struct pipeline *pl, const char *student, const char *out,
-                            const char *answers, struct b2_err *err)
+                            struct b2_err *err)
 {
     const struct pipeline_params *p = pl->p;
     struct distill_params d = *p->distill;
@@ -82,8 +81,6 @@ static enum b2_status train(struct pipeline *pl, const char *student, const char
     d.force = p->force;
     d.go_on = true;
     d.data = p->calib;
-    if (!d.self.path)
-        d.self.path = answers;
     d.pool = p->env.pool;
     d.mem_limit = p->mem_limit;
     d.log = p->log;
@@ -104,15 +101,13 @@ static enum b2_status train(struct pipeline *pl, const char *student, const char
 enum b2_status pipeline_best_train(struct pipeline *pl, struct report *r,
                                    struct b2_err *err)
 {
-    struct str student = {0}, out = {0}, answers = {0};
+    struct str student = {0}, out = {0};
     const char *from = path_of(&student, pl, "student.gguf");
     const char *to = path_of(&out, pl, "trained.gguf");
     const double start_s = clock_s();
 
-    str_printf(&answers, "%s.answers.jsonl", pl->p->output);
-    enum b2_status rc = from && to && str_ok(&answers)
-                            ? train(pl, from, to, answers.data, err)
-                            : err_set(err, B2_ENOMEM, "out of memory");
+    enum b2_status rc = from && to ? train(pl, from, to, err)
+                                   : err_set(err, B2_ENOMEM, "out of memory");
 
     if (!rc)
         rc = file_size(&pl->file_bytes, work_output_path(pl->work), err);
@@ -128,6 +123,5 @@ enum b2_status pipeline_best_train(struct pipeline *pl, struct report *r,
     }
     str_free(&student);
     str_free(&out);
-    str_free(&answers);
     return rc;
 }

@@ -43,6 +43,10 @@ add_test(NAME e2e_remove COMMAND Python3::Interpreter
     ${CMAKE_CURRENT_SOURCE_DIR}/e2e/test_remove.py $<TARGET_FILE:bonsai2_cli>
     $<TARGET_FILE:tiny_model>)
 set_tests_properties(e2e_remove PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600 LABELS e2e)
+add_test(NAME e2e_self COMMAND Python3::Interpreter
+    ${CMAKE_CURRENT_SOURCE_DIR}/e2e/test_self.py $<TARGET_FILE:bonsai2_cli>
+    $<TARGET_FILE:tiny_model>)
+set_tests_properties(e2e_self PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 120 LABELS e2e)
 add_test(NAME e2e_tiers COMMAND Python3::Interpreter
     ${CMAKE_CURRENT_SOURCE_DIR}/e2e/test_tiers.py $<TARGET_FILE:bonsai2_cli>
     $<TARGET_FILE:tiny_model> ${B2_STORIES})
