@@ -31,7 +31,8 @@ void pipeline_drop_metric(struct pipeline *pl)
 }
 
 /* In memory whole: it is small beside what making the layers takes. */
-enum b2_status pipeline_round_table(struct pipeline *pl, int64_t k, struct b2_err *err)
+enum b2_status pipeline_round_table(struct pipeline *pl, int64_t k, uint64_t n_done,
+                                    struct b2_err *err)
 {
     const struct choose_item *it = &pl->c.item[k];
     const struct choose_candidate *cand = choose_picked(it);
@@ -44,7 +45,9 @@ enum b2_status pipeline_round_table(struct pipeline *pl, int64_t k, struct b2_er
                                 .blas = pl->blas,
                                 .pool = pl->p->env.pool,
                                 .cancelled = pl->p->env.cancelled,
-                                .ctx = pl->p->env.ctx};
+                                .ctx = pl->p->env.ctx,
+                                .progress = pl->p->env.progress,
+                                .before = n_done};
     uint8_t *bytes = rc ? NULL : mem_calloc((size_t)cand->n_bytes, 1);
 
     pl->stat[k] = (struct fit_stat){0};

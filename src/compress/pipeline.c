@@ -196,7 +196,8 @@ static enum b2_status check_disk(struct pipeline *pl, struct b2_err *err)
 }
 
 /* The tensor's bytes are there already when it was compensated. */
-static enum b2_status round_item(struct pipeline *pl, int64_t k, struct b2_err *err)
+static enum b2_status round_item(struct pipeline *pl, int64_t k, uint64_t n_done,
+                                 struct b2_err *err)
 {
     const struct choose_item *it = &pl->c.item[k];
     const uint8_t *bytes =
@@ -205,7 +206,7 @@ static enum b2_status round_item(struct pipeline *pl, int64_t k, struct b2_err *
     if (bytes)
         return work_piece_data(pl->work, bytes, choose_picked(it)->n_bytes, err);
     if (table_compensable(&pl->c, it, choose_picked(it)))
-        return pipeline_round_table(pl, k, err);
+        return pipeline_round_table(pl, k, n_done, err);
     return round_tensor(&pl->c, it, pl->mf, &pl->p->env, pl->work, &pl->stat[k], err);
 }
 
@@ -216,7 +217,7 @@ enum b2_status pipeline_round_piece(struct pipeline *pl, int64_t i, uint64_t *n_
     enum b2_status rc = work_piece_begin(pl->work, i, err);
 
     for (int64_t k = pc->begin; k < pc->end && !rc; k++) {
-        rc = round_item(pl, k, err);
+        rc = round_item(pl, k, *n_done, err);
         *n_done += (uint64_t)tensor_count(pl->c.item[k].t);
         progress_update(pl->p->env.progress, *n_done, 0.0);
     }

@@ -46,8 +46,9 @@ enum b2_status pipeline_compensate(struct pipeline *pl, uint64_t *n_done,
                                    struct b2_err *err) NODISCARD;
 
 /* pipe_table.c: rounds item k, a table that table_compensable() names, into the open
- * piece. The metric stays for the next one until it is dropped. */
-enum b2_status pipeline_round_table(struct pipeline *pl, int64_t k,
+ * piece. n_done: values that the stage counted before it. The metric stays for the next
+ * one until it is dropped. */
+enum b2_status pipeline_round_table(struct pipeline *pl, int64_t k, uint64_t n_done,
                                     struct b2_err *err) NODISCARD;
 void pipeline_drop_metric(struct pipeline *pl);
 

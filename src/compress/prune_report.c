@@ -102,7 +102,9 @@ void prune_report_text(const struct prune_report *r, struct str *out)
     for (int i = 0; i < r->rounds; i++)
         if (isfinite(r->kld[i]))
             str_printf(out, "round %d   kld %.4f on the probe%s\n", i + 1, r->kld[i],
-                       i == r->taken ? "" : " (not taken)");
+                       i < r->taken    ? ", on the way"
+                       : i == r->taken ? ", taken"
+                                       : ", too much: not taken");
     str_printf(out, "params    %lld -> %lld (%.1f %%)\nbytes     ",
                (long long)r->params_before, (long long)r->params_after,
                100.0 * (double)r->params_after / (double)r->params_before);

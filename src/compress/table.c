@@ -167,7 +167,8 @@ struct kind {
 static enum b2_status round_part(uint8_t *bytes, struct fit_stat *stat,
                                  const struct table_job *j,
                                  const struct choose_part *part, const int32_t *rows,
-                                 const struct kind *kind, struct b2_err *err)
+                                 uint64_t before, const struct kind *kind,
+                                 struct b2_err *err)
 {
     const struct recipe *r = j->c->recipe;
     const struct compensate_how how = {0.0, j->passes, r->ternary_rule};
@@ -187,6 +188,7 @@ static enum b2_status round_part(uint8_t *bytes, struct fit_stat *stat,
             rc = err_set(err, B2_ECANCEL, "interrupted");
             break;
         }
+        progress_update(j->progress, before + (uint64_t)(first * d), 0.0);
         pool_run(j->pool, decode_rows, &dec, n, CHUNK_ROWS);
         rc = compensate_rows(&out, &kind->codes, w, n, &kind->m, NULL, kind->rotate,
                              &how, j->blas, j->pool, err);
@@ -227,6 +229,7 @@ static enum b2_status round_parts(uint8_t *bytes, struct fit_stat *stat,
     const int n = choose_parts(j->it, j->cand, part);
     const struct slabs whole = slabs_cut(tensor_width(j->it->t), 1, 0);
     struct kind kind = {.rotate = NULL};
+    uint64_t before = j->before;
     enum b2_status rc = B2_OK;
 
     if (j->cand->fold) {
@@ -239,7 +242,8 @@ static enum b2_status round_parts(uint8_t *bytes, struct fit_stat *stat,
                  : err_set(err, B2_EUNSUP, "%s has no codes",
                            dtype_info(part[k].type)->name);
         if (!rc)
-            rc = round_part(bytes, stat, j, &part[k], list, &kind, err);
+            rc = round_part(bytes, stat, j, &part[k], list, before, &kind, err);
+        before += (uint64_t)(part[k].rows * tensor_width(j->it->t));
         metric_free(&kind.m);
     }
     rotate_free(kind.rotate);

@@ -11,6 +11,7 @@
 #ifndef COMPRESS_TABLE_H
 #define COMPRESS_TABLE_H
 
+#include "base/progress.h"
 #include "compress/calib.h"
 #include "compress/choose.h"
 #include "compress/compensate.h"
@@ -61,6 +62,8 @@ struct table_job {
     struct pool *pool;
     bool (*cancelled)(void *ctx); /* NULL: never */
     void *ctx;
+    struct progress *progress; /* counts values, from `before` on; NULL: silent */
+    uint64_t before;
 };
 
 /* All rows into bytes [cand->n_bytes]; adds to stat. B2_EUNSUP: a scale beyond the type.
