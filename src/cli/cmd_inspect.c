@@ -9,6 +9,7 @@
 #include "cli/cli.h"
 #include "format/modelfile.h"
 #include "format/names.h"
+#include "format/tiers.h"
 #include "model/rotation.h"
 #include "tensor/quant.h"
 #include "text/utf8.h"
@@ -215,6 +216,23 @@ static void put_padding(struct str *s, const struct inspect *in)
                in->n_padded, bytes);
 }
 
+/* A table of tokens in two tensors. */
+static void put_tiers(struct str *s, const struct inspect *in)
+{
+    const int64_t i = modelfile_find(in->mf, TIERS_HOT),
+                  k = modelfile_find(in->mf, TIERS_RARE);
+
+    if (i < 0 || k < 0 || !tiers_declared(modelfile_meta(in->mf)))
+        return;
+    const struct tensor *hot = modelfile_tensor(in->mf, i),
+                        *rare = modelfile_tensor(in->mf, k);
+    str_printf(s,
+               "  token table   two tensors: %" PRId64
+               " frequent tokens in %s, %" PRId64 " others in %s\n",
+               tensor_rows(hot), dtype_info(hot->type)->name, tensor_rows(rare),
+               dtype_info(rare->type)->name);
+}
+
 static void put_tokenizer(struct str *s, const struct inspect *in)
 {
     const struct meta *m = modelfile_meta(in->mf);
@@ -318,6 +336,7 @@ static int print_text(const struct inspect *in)
     put_sizes(&s, in);
     put_rotation(&s, in);
     put_padding(&s, in);
+    put_tiers(&s, in);
     put_tokenizer(&s, in);
     put_types(&s, in);
     put_tensors(&s, in);

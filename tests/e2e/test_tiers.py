@@ -52,6 +52,8 @@ with tempfile.TemporaryDirectory() as tmp:
           shape["token_embd.rare.weight"] == ("B2_Q2", [192, 256]) and
           "token_embd.weight" not in shape, "tensors")
     check(look["n_params"] == js("inspect", src)["n_params"], "parameters")
+    check("two tensors: 64 frequent tokens in Q4_0, 256 others in B2_Q2" in call("inspect", out).stdout,
+          "inspect does not tell")
     check("bonsai2.tiers" in call(*base, "--budget", str(budget), "--dry-run").stdout,
           "the report says who can read it")
     for threads in ("1", "3"):
