@@ -7,23 +7,24 @@
 #include "eval/page_int.h"
 
 #include <math.h>
+#include <string.h>
 
 /* A size for programs that show the file alone; the chart is in per cent of the width. */
-enum { WIDTH = 760, TITLE_HIGH = 30, KEY_HIGH = 30, KEY_STEP = 130 };
+enum { WIDTH = 760, TITLE_HIGH = 30, KEY_HIGH = 24 };
+enum { KEY_LEFT = 80, KEY_GAP = 34, CHAR_WIDE = 7 }; /* of 13 px, on average */
 
+/* Plain colours: not every program that shows an SVG knows variables. */
 static const char style[] =
-    "<style>svg{font:13px "
-    "system-ui,sans-serif;--paper:#fff;--ink:#1c2430;--dim:#5b6675;--line:#d9dee5;"
-    "--c0:#1f6fb2;--c1:#c2571a;--c2:#2e8540;--c3:#8a3ea8;--c4:#9a7b00;--c5:#b3261e}"
-    "@media(prefers-color-scheme:dark){svg{--paper:#14181f;--ink:#e6eaf0;--dim:#9aa6b5;"
-    "--line:#39424e;"
-    "--c0:#6db3f2;--c1:#f0965a;--c2:#6cc57c;--c3:#c58be0;--c4:#d8bd4a;--c5:#f28b82}}"
-    ".paper{fill:var(--paper)}text{fill:var(--ink)}.title{font-weight:600}"
-    ".dim{fill:var(--dim);font-size:12px}.grid{stroke:var(--line)}"
-    ".f0{fill:var(--c0)}.f1{fill:var(--c1)}.f2{fill:var(--c2)}.f3{fill:var(--c3)}"
-    ".f4{fill:var(--c4)}.f5{fill:var(--c5)}.s0{stroke:var(--c0)}.s1{stroke:var(--c1)}"
-    ".s2{stroke:var(--c2)}.s3{stroke:var(--c3)}.s4{stroke:var(--c4)}.s5{stroke:var(--"
-    "c5)}"
+    "<style>svg{font:13px system-ui,sans-serif}.paper{fill:#fff}text{fill:#1c2430}"
+    ".title{font-weight:600}.dim{fill:#5b6675;font-size:12px}.grid{stroke:#d9dee5}"
+    ".f0{fill:#1f6fb2}.f1{fill:#c2571a}.f2{fill:#2e8540}.f3{fill:#8a3ea8}"
+    ".f4{fill:#9a7b00}.f5{fill:#b3261e}.s0{stroke:#1f6fb2}.s1{stroke:#c2571a}"
+    ".s2{stroke:#2e8540}.s3{stroke:#8a3ea8}.s4{stroke:#9a7b00}.s5{stroke:#b3261e}"
+    "@media(prefers-color-scheme:dark){.paper{fill:#14181f}text{fill:#e6eaf0}"
+    ".dim{fill:#9aa6b5}.grid{stroke:#39424e}"
+    ".f0{fill:#6db3f2}.f1{fill:#f0965a}.f2{fill:#6cc57c}.f3{fill:#c58be0}"
+    ".f4{fill:#d8bd4a}.f5{fill:#f28b82}.s0{stroke:#6db3f2}.s1{stroke:#f0965a}"
+    ".s2{stroke:#6cc57c}.s3{stroke:#c58be0}.s4{stroke:#d8bd4a}.s5{stroke:#f28b82}}"
     "</style>\n";
 
 enum b2_status curve_begin(struct curve *c, struct b2_err *err)
@@ -45,16 +46,30 @@ void curve_set(struct curve *c, int line, int point, double x, double y)
     p[1] = y;
 }
 
-static void put_key(struct str *out, const struct curve *c, int height)
+/* The key, names behind each other, in as many rows as they need; out NULL: only counts
+ * the rows. */
+static int put_key(struct str *out, const struct curve *c, int top)
 {
+    int x = KEY_LEFT, row = 0;
+
     for (int k = 0; k < c->n_lines; k++) {
-        str_printf(out,
-                   "<circle class=\"f%d\" cx=\"%d\" cy=\"%d\" r=\"4\"/>"
-                   "<text x=\"%d\" y=\"%d\">",
-                   k, 80 + k * KEY_STEP, height, 90 + k * KEY_STEP, height + 4);
-        page_text(out, c->name[k]);
-        str_put(out, "</text>\n");
+        const int wide = KEY_GAP + CHAR_WIDE * (int)strlen(c->name[k]);
+        if (x > KEY_LEFT && x + wide > WIDTH) {
+            x = KEY_LEFT;
+            row++;
+        }
+        if (out) {
+            const int y = top + row * KEY_HIGH + KEY_HIGH / 2;
+            str_printf(out,
+                       "<circle class=\"f%d\" cx=\"%d\" cy=\"%d\" r=\"4\"/>"
+                       "<text x=\"%d\" y=\"%d\">",
+                       k, x, y, x + 10, y + 4);
+            page_text(out, c->name[k]);
+            str_put(out, "</text>\n");
+        }
+        x += wide;
     }
+    return row + 1;
 }
 
 /* The points that are numbers, line after line; returns how many. */
@@ -91,14 +106,14 @@ void curve_svg(struct str *out, const struct curve *c)
     const int n = collect(c, p, &plot);
     str_printf(
         out, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\">\n",
-        WIDTH, TITLE_HIGH + PAGE_PLOT_HIGH + KEY_HIGH);
+        WIDTH, TITLE_HIGH + PAGE_PLOT_HIGH + KEY_HIGH * put_key(NULL, c, 0));
     str_put(out, style);
     str_put(out, "<rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n"
                  "<text class=\"title\" x=\"4\" y=\"20\">");
     page_text(out, c->title);
     str_printf(out, "</text>\n<g transform=\"translate(0,%d)\">\n", TITLE_HIGH);
     page_points(out, &plot, p, n);
-    put_key(out, c, PAGE_PLOT_HIGH + KEY_HIGH / 2);
+    (void)put_key(out, c, PAGE_PLOT_HIGH);
     str_put(out, "</g>\n</svg>\n");
     mem_free(p);
 }

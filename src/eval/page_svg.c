@@ -118,11 +118,25 @@ static void place(const struct page_plot *q, const struct page_point *p, double 
     *y = 26 + (PAGE_PLOT_HIGH - 70) * (1.0 - (q->y_max > 0.0 ? p->y / q->y_max : 0.0));
 }
 
+/* A scale that does not begin at 0 counts things: whole numbers. Large ones that do go in
+ * thousands or millions. */
+static void put_x_number(struct str *out, const struct page_plot *q, double x)
+{
+    const bool counts = q->x_min > 0.0, large = !counts && x >= 1e4;
+    const double unit = large && q->x_max >= 1e6 ? 1e6 : large ? 1e3 : 1.0;
+
+    str_printf(out, "%.*g%s",
+               counts  ? 1 + (int)floor(log10(fmax(q->x_max, 1.0)))
+               : large ? 3
+                       : 4,
+               x / unit,
+               unit > 1e3 ? " M"
+               : large    ? " k"
+                          : "");
+}
+
 static void put_axes(struct str *out, const struct page_plot *q)
 {
-    /* A scale that does not begin at 0 counts things: whole numbers. */
-    int digits = q->x_min > 0.0 ? 1 + (int)floor(log10(fmax(q->x_max, 1.0))) : 4;
-
     for (int i = 0; i <= 4; i++) {
         struct page_point p = {q->x_min + (q->x_max - q->x_min) * i / 4,
                                q->y_max * i / 4, NULL, 0};
@@ -135,8 +149,10 @@ static void put_axes(struct str *out, const struct page_plot *q)
                    PLOT_LEFT, y, y, PLOT_LEFT, y + 4, p.y);
         str_printf(out,
                    "<text class=\"dim\" x=\"%.2f%%\" y=\"%d\" "
-                   "text-anchor=\"middle\">%.*g</text>\n",
-                   x, PAGE_PLOT_HIGH - 26, digits, p.x);
+                   "text-anchor=\"%s\">",
+                   x, PAGE_PLOT_HIGH - 26, i == 4 ? "end" : "middle");
+        put_x_number(out, q, p.x);
+        str_put(out, "</text>\n");
     }
     str_printf(out, "<text class=\"dim\" x=\"54%%\" y=\"%d\" text-anchor=\"middle\">",
                PAGE_PLOT_HIGH - 8);
