@@ -40,27 +40,16 @@ enum b2_status calib_cmd_begin(struct calib_cmd *c, const struct cli_common *com
     return rc;
 }
 
-/* Each token of an answer reads the whole model: no use where it does not stay. */
-static enum b2_status check_fits(const struct calib_cmd *c, const struct model *m,
-                                 struct b2_err *err)
-{
-    const uint64_t bytes = modelfile_bytes(m->mf), limit = c->common->mem_limit;
-
-    if (limit == 0 || bytes <= limit)
-        return B2_OK;
-    return err_set(err, B2_EARG,
-                   "--self: each token of an answer reads the whole model, %llu MB, "
-                   "which is above --mem-limit; leave it out, or make --self-file with "
-                   "a higher limit first",
-                   (unsigned long long)(bytes / 1000000));
-}
-
-static enum b2_status answer(struct calib_cmd *c, const char *source,
-                             const struct answers_how *how, struct b2_err *err)
+/* missing: not NULL: makes none, only looks. */
+static enum b2_status answer(struct calib_cmd *c, const struct answers_how *how,
+                             const struct calib_self *self, bool *missing,
+                             struct b2_err *err)
 {
     const struct model_params mp = {.log = &c->log};
     struct answers_env env = {.from = &c->params,
                               .seed = (uint64_t)c->common->seed,
+                              .mem_limit = c->common->mem_limit,
+                              .missing = missing,
                               .pool = c->pool,
                               .log = &c->log,
                               .progress = &c->progress,
@@ -70,25 +59,56 @@ static enum b2_status answer(struct calib_cmd *c, const char *source,
     enum b2_status rc = cli_cpu(&env.cpu, c->common, err);
 
     if (!rc)
-        rc = model_open(&m, source, &mp, err);
+        rc = model_open(&m, self->source, &mp, err);
     if (!rc && !m->tok)
-        rc = err_set(err, B2_ENOTFOUND, "%s: has no tokenizer", source);
-    if (!rc)
-        rc = check_fits(c, m, err);
-    if (!rc) {
+        rc = err_set(err, B2_ENOTFOUND, "%s: has no tokenizer", self->source);
+    if (!rc && !missing)
         calib_cmd_stage(c, "answer", (uint64_t)how->n);
+    if (!rc)
         rc = answers_make(m, how, &env, err);
-    }
     model_close(m);
     return rc;
 }
 
-enum b2_status calib_cmd_self(struct calib_cmd *c, const char *source,
-                              const char *output, bool dry_run, struct b2_err *err)
+/* Not a file that this command writes or reads. */
+static enum b2_status check_path(const char *path, const struct calib_self *self,
+                                 struct b2_err *err)
+{
+    const char *const others[] = {self->source, self->output, self->beside[0],
+                                  self->beside[1]};
+
+    for (size_t i = 0; i < countof(others); i++)
+        if (others[i] && (strcmp(path, others[i]) == 0 || file_same(path, others[i])))
+            return err_set(err, B2_EARG,
+                           "--self-file %s: this command reads or writes it already; "
+                           "give another name",
+                           path);
+    return B2_OK;
+}
+
+/* What a dry run does without answers. */
+static enum b2_status go_without(const struct calib_cmd *c, const char *path,
+                                 enum calib_answers want, struct b2_err *err)
+{
+    if (want == ANSWERS_NEEDED)
+        return err_set(err, B2_EARG,
+                       "%s: answers are missing, and a dry run makes none, but "
+                       "measures with them; leave out --self, or make them before: "
+                       "`bonsai2 analyze --quick` with the same texts, --self and "
+                       "--self-file",
+                       path);
+    log_line(&c->log, LOG_WARN,
+             "%s: answers are missing, and a dry run makes none: goes without them",
+             path);
+    return B2_OK;
+}
+
+enum b2_status calib_cmd_self(struct calib_cmd *c, const struct calib_self *self,
+                              struct b2_err *err)
 {
     struct answers_how how = c->self;
     struct str path = {0};
-    enum b2_status rc = B2_OK;
+    bool missing = false;
 
     if (how.n == 0)
         return B2_OK;
@@ -97,21 +117,23 @@ enum b2_status calib_cmd_self(struct calib_cmd *c, const char *source,
     if (how.path)
         str_put(&path, how.path);
     else
-        str_printf(&path, "%s.answers.jsonl", output ? output : source);
+        str_printf(&path, "%s.answers.jsonl",
+                   self->output ? self->output : self->source);
     how.path = path.data;
-    if (!str_ok(&path))
-        rc = err_set(err, B2_ENOMEM, "out of memory");
-    const bool without = !rc && dry_run && !file_exists(how.path);
-    if (without)
-        log_line(&c->log, LOG_WARN,
-                 "%s is not there, and a dry run makes no answers: goes without them",
-                 how.path);
-    if (!rc && !without)
-        rc = answer(c, source, &how, err);
-    if (!rc && !without)
+    enum b2_status rc =
+        str_ok(&path) ? B2_OK : err_set(err, B2_ENOMEM, "out of memory");
+    if (!rc)
+        rc = check_path(how.path, self, err);
+    if (!rc)
         rc = calib_words_add(&c->texts, how.path, err);
     if (!rc)
+        rc = answer(c, &how, self, self->want == ANSWERS_MADE ? NULL : &missing, err);
+    if (!rc && missing) {
+        rc = go_without(c, how.path, self->want, err);
+    } else if (!rc) {
+        c->params.own = c->texts.word[c->params.n_files];
         c->params.n_files = c->texts.n;
+    }
     str_free(&path);
     return rc;
 }

@@ -51,7 +51,7 @@ struct calib_cmd {
     {OPT_NUM, 0, "self-temperature", "T", &(c)->self.temperature, 0.0, 10.0, \
      "Of the answers; 0: greedy. [0.7]"}, \
     {OPT_STR, 0, "self-file", "FILE", &(c)->self.path, 0, 0, \
-     "Where they are kept and used again. [OUTPUT.answers.jsonl]"}
+     "A .jsonl where they are kept and used again. [OUTPUT.answers.jsonl]"}
 /* Goes with them. */
 #define CALIB_SELF {.max_tokens = 256, .temperature = 0.7}
 #define CALIB_CMD_OPTS(c, n) \
@@ -66,12 +66,23 @@ struct calib_cmd {
  * same. */
 enum b2_status calib_cmd_begin(struct calib_cmd *c, const struct cli_common *common,
                                struct b2_err *err) NODISCARD;
-/* With --self: makes what is missing of the source's answers and puts their file among
- * the texts. output: what they lie beside unless --self-file says where; NULL: nothing. A
- * dry run makes none: without a file it goes without them, which is said. B2_EARG: no
- * text to ask from, the source is above --mem-limit. */
-enum b2_status calib_cmd_self(struct calib_cmd *c, const char *source,
-                              const char *output, bool dry_run,
+enum calib_answers {
+    ANSWERS_MADE,     /* those that are missing are made */
+    ANSWERS_OPTIONAL, /* a dry run: used if all are there, else that is said */
+    ANSWERS_NEEDED    /* a dry run that is worth nothing without them */
+};
+
+struct calib_self {
+    const char *source; /* the model that answers */
+    const char *output; /* what the file lies beside unless --self-file says; or NULL */
+    const char *beside[2]; /* other files that the command writes, or NULL */
+    enum calib_answers want;
+};
+
+/* With --self: the source's answers become a text among the others. B2_EARG: no text to
+ * ask from, too many texts, a file that the command uses otherwise; answers are missing.
+ * Errors of answers_make(). */
+enum b2_status calib_cmd_self(struct calib_cmd *c, const struct calib_self *self,
                               struct b2_err *err) NODISCARD;
 void calib_cmd_end(struct calib_cmd *c);
 

@@ -40,6 +40,8 @@ static int analyze(struct analyze_cmd *c, const char *source)
 {
     struct b2_err err = {0};
     struct sensitivity s = {0};
+    const struct calib_self self = {
+        .source = source, .output = c->output, .beside = {c->svg}};
     enum b2_status rc = calib_cmd_begin(&c->texts, &c->common, &err);
 
     c->p.source = source;
@@ -60,7 +62,7 @@ static int analyze(struct analyze_cmd *c, const char *source)
     if (!rc && c->svg)
         rc = file_check_folder(c->svg, &err);
     if (!rc)
-        rc = calib_cmd_self(&c->texts, source, c->output, false, &err);
+        rc = calib_cmd_self(&c->texts, &self, &err);
     if (!rc)
         rc = analyze_run(&s, &c->p, &err);
     if (!rc && c->svg)

@@ -160,12 +160,21 @@ static int compress_run(struct compress *c, const char *source)
         .on_stage = calib_cmd_stage,
     };
 
+    const struct calib_self self = {.source = source,
+                                    .output = c->output,
+                                    .beside = {c->report, c->costs},
+                                    .want = c->dry_run ? ANSWERS_NEEDED : ANSWERS_MADE};
+
+    if (!rc && !c->dry_run)
+        rc = file_check_output(c->output, source, c->force, &err);
+    if (!rc && !c->dry_run)
+        rc = file_check_folder(c->output, &err);
     if (!rc)
         rc = cli_cpu(&c->words.p.cpu, &c->common, &err);
     if (!rc && c->report)
         rc = calib_cmd_check_beside("--report", c->report, c->output, source, &err);
     if (!rc)
-        rc = calib_cmd_self(&c->texts, source, c->output, c->dry_run, &err);
+        rc = calib_cmd_self(&c->texts, &self, &err);
     if (!rc)
         rc = c->remove > 0 ? remove_run(&report, &c->removed, &p, (int)c->remove, &err)
                            : pipeline_run(&report, &p, &err);
@@ -193,6 +202,8 @@ static int read_words(struct compress *c, const struct cmd *cmd)
         return cli_usage_error(
             cmd, "--effort %.20s needs texts to calibrate on: give --calib FILE",
             c->effort);
+    if (c->texts.self.n > 0 && c->texts.calib.n == 0)
+        return cli_usage_error(cmd, "--self needs --calib FILE: what to ask about");
     if (c->remove > 0 && strcmp(c->effort, "normal") != 0)
         return cli_usage_error(cmd, "--remove goes with --calib and --effort normal");
     if (c->remove > 0 && !c->output)

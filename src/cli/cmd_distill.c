@@ -139,8 +139,17 @@ static enum b2_status check_files(const struct distill_cmd *c, struct b2_err *er
     const struct {
         const char *option, *path;
     } files[] = {{"--report", c->report}, {"--curve", c->curve}};
-    enum b2_status rc = B2_OK;
+    enum b2_status rc =
+        file_exists(c->student)
+            ? B2_OK
+            : err_set(err, B2_ENOTFOUND, "%s: no such file", c->student);
 
+    if (!rc && !c->words.p.dry_run)
+        rc = file_check_output(c->output, c->student, c->words.p.force, err);
+    if (!rc && !c->words.p.dry_run)
+        rc = file_check_folder(c->output, err);
+    if (rc)
+        return rc;
     if (c->report && c->curve && strcmp(c->report, c->curve) == 0)
         return err_set(err, B2_EARG, "--report and --curve are the same file");
     for (size_t i = 0; i < countof(files) && !rc; i++) {
@@ -160,6 +169,11 @@ static int distill_cmd_run(struct distill_cmd *c)
     struct b2_err err = {0};
     struct distill_report r = {0};
     struct distill_params *p = &c->words.p;
+    const struct calib_self self = {.source = c->teacher,
+                                    .output = c->output,
+                                    .beside = {c->report, c->curve},
+                                    .want =
+                                        p->dry_run ? ANSWERS_OPTIONAL : ANSWERS_MADE};
     enum b2_status rc = calib_cmd_begin(&c->texts, &c->common, &err);
 
     set_params(c);
@@ -168,7 +182,7 @@ static int distill_cmd_run(struct distill_cmd *c)
     if (!rc)
         rc = check_files(c, &err);
     if (!rc)
-        rc = calib_cmd_self(&c->texts, c->teacher, c->output, p->dry_run, &err);
+        rc = calib_cmd_self(&c->texts, &self, &err);
     if (!rc)
         rc = distill_run(&r, p, &err);
     const bool done =

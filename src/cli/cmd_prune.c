@@ -2,10 +2,12 @@
  * cmd_prune.c - bonsai2 prune: a smaller model without what matters least. The work is in
  * compress/prune.h.
  */
+#include "base/file.h"
 #include "cli/calib_cmd.h"
 #include "compress/prune.h"
 
 #include <math.h>
+#include <string.h>
 
 struct prune_cmd {
     struct cli_common common;
@@ -30,6 +32,9 @@ static int prune(struct prune_cmd *c, const char *source)
 {
     struct b2_err err = {0};
     struct prune_report report = {0};
+    const bool folder = c->p.format && strncmp(c->p.format, "hf", 2) == 0;
+    const struct calib_self self = {
+        .source = source, .output = c->p.output, .beside = {c->p.sensitivity}};
     enum b2_status rc = calib_cmd_begin(&c->texts, &c->common, &err);
 
     c->p.source = source;
@@ -42,8 +47,12 @@ static int prune(struct prune_cmd *c, const char *source)
     c->p.on_stage = calib_cmd_stage;
     c->p.progress = &c->texts.progress;
     c->p.ctx_of_calls = &c->texts;
+    if (!rc && !folder)
+        rc = file_check_output(c->p.output, source, c->p.force, &err);
+    if (!rc && !folder)
+        rc = file_check_folder(c->p.output, &err);
     if (!rc)
-        rc = calib_cmd_self(&c->texts, source, c->p.output, false, &err);
+        rc = calib_cmd_self(&c->texts, &self, &err);
     if (!rc)
         rc = prune_run(&report, &c->p, &err);
     int code = rc ? cli_report_error(&err) : print_report(c, &report);
@@ -68,6 +77,8 @@ static int read_words(struct prune_cmd *c, const struct cmd *cmd)
     for (int i = 0; i < c->rules.n; i++)
         if (prune_rule_read(&c->p.rule[c->p.n_rules++], c->rules.item[i], &err))
             return cli_usage_error(cmd, "%s", err.msg);
+    if (c->texts.self.n > 0 && c->texts.calib.n == 0)
+        return cli_usage_error(cmd, "--self needs --calib FILE: what to ask about");
     if (isfinite(c->p.max_kld) && c->texts.calib.n == 0)
         return cli_usage_error(cmd, "--max-kld needs --calib FILE to measure on");
     c->p.rounds = c->texts.calib.n > 0 ? (int)c->rounds : 1;

@@ -5,6 +5,7 @@
 #include "base/file_append.h"
 #include "base/mem.h"
 #include "compress/answers_int.h"
+#include "compress/calib_text.h"
 #include "compress/recipe.h"
 #include "format/hash.h"
 #include "model/chat.h"
@@ -25,7 +26,11 @@ struct asking {
     struct backend *be;
     struct session *s;
     struct file_append *out;
-    int64_t done; /* answers in the file */
+    struct str head; /* the first line */
+    size_t keep;     /* bytes of whole lines in the file */
+    bool whole;      /* nothing is missing */
+    int64_t done;    /* answers in the file */
+    int64_t n_no_room;
 };
 
 /* The first line: all that the answers depend on. */
@@ -54,38 +59,42 @@ static enum b2_status make_head(const struct asking *a, struct str *out,
     return str_ok(out) ? B2_OK : err_set(err, B2_ENOMEM, "out of memory");
 }
 
-/* Opens the file behind its last whole line. */
-static enum b2_status open_file(struct asking *a, struct b2_err *err)
+/* What is there: answers, and whole lines in bytes. */
+static enum b2_status look(struct asking *a, struct b2_err *err)
 {
     const char *path = a->how->path;
-    struct str head = {0};
+    const struct str *head = &a->head;
     char *text = NULL;
-    size_t n = 0, keep = 0;
-    enum b2_status rc = make_head(a, &head, err);
+    size_t n = 0;
+    enum b2_status rc =
+        file_exists(path) ? file_read_all(&text, &n, path, max_file, err) : B2_OK;
 
-    if (!rc && file_exists(path))
-        rc = file_read_all(&text, &n, path, max_file, err);
     for (size_t i = 0; i < n && !rc; i++) {
         if (text[i] == '\n') {
-            keep = i + 1;
+            a->keep = i + 1;
             a->done++;
         }
     }
     a->done -= a->done > 0; /* the head */
-    if (!rc && keep > 0 && (keep < head.len || memcmp(text, head.data, head.len) != 0))
+    if (!rc && a->keep > 0 &&
+        (a->keep < head->len || memcmp(text, head->data, head->len) != 0))
         rc = err_set(err, B2_EARG,
                      "holds answers of another teacher, to other questions or with "
                      "other settings; give another file, or remove it");
     if (!rc && a->done > a->q.n)
         rc = err_set(err, B2_EFORMAT, "has more lines than questions");
-    if (!rc && (a->done < a->q.n || keep < n)) /* a whole file is only read */
-        rc = file_append_open(&a->out, path, keep, err);
-    if (!rc && keep == 0)
-        rc = file_append_write(a->out, head.data, head.len, err);
+    a->whole = a->keep > 0 && a->keep == n && a->done == a->q.n;
     mem_free(text);
-    str_free(&head);
-    if (rc)
-        err_wrap(err, "%s", path);
+    return rc;
+}
+
+/* Opens the file behind its last whole line. */
+static enum b2_status open_file(struct asking *a, struct b2_err *err)
+{
+    enum b2_status rc = file_append_open(&a->out, a->how->path, a->keep, err);
+
+    if (!rc && a->keep == 0)
+        rc = file_append_write(a->out, a->head.data, a->head.len, err);
     return rc;
 }
 
@@ -138,11 +147,26 @@ static enum b2_status write_line(struct asking *a, const char *question,
     return rc;
 }
 
-/* A question that leaves no room for an answer has none. */
+/* Each token of an answer reads the whole model: no use where it does not stay. */
+static enum b2_status check_fits(const struct asking *a, struct b2_err *err)
+{
+    const uint64_t bytes = modelfile_bytes(a->m->mf), limit = a->env->mem_limit;
+
+    if (limit == 0 || bytes <= limit)
+        return B2_OK;
+    return err_set(
+        err, B2_EARG,
+        "each token of one reads the whole model, %llu MB, which is above "
+        "--mem-limit; leave out --self, or make the file with a higher limit "
+        "first",
+        (unsigned long long)(bytes / 1000000));
+}
+
+/* As long as there is room; a question that leaves none has no answer. */
 static enum b2_status answer(struct asking *a, int64_t i, struct b2_err *err)
 {
     struct sampler_params sp = SAMPLER_PARAMS_GREEDY;
-    const struct generate_params gp = {.max_tokens = a->how->max_tokens};
+    struct generate_params gp = {.max_tokens = a->how->max_tokens};
     struct generate_result g = {0};
     struct sampler *smp = NULL;
     struct tok_ids ids = {0};
@@ -150,7 +174,9 @@ static enum b2_status answer(struct asking *a, int64_t i, struct b2_err *err)
 
     sp.temperature = (float)a->how->temperature;
     sp.seed = a->env->seed + (uint64_t)i;
-    const bool room = !rc && ids.n + a->how->max_tokens <= session_ctx(a->s);
+    gp.max_tokens = min_i64(gp.max_tokens, session_ctx(a->s) - ids.n);
+    const bool room = !rc && gp.max_tokens > 0;
+    a->n_no_room += !rc && !room;
     if (room)
         rc = sampler_new(&smp, &sp, a->m->hp.vocab, err);
     if (room && !rc)
@@ -188,6 +214,25 @@ static enum b2_status answer_all(struct asking *a, struct b2_err *err)
         if (e->progress)
             progress_update(e->progress, (uint64_t)i + 1, 0.0);
     }
+    if (!rc && a->n_no_room == a->q.n)
+        rc = err_set(err, B2_EARG,
+                     "no question leaves room for an answer in the model's context of "
+                     "%lld tokens; give shorter ones (a .jsonl with \"question\")",
+                     (long long)session_ctx(a->s));
+    return rc;
+}
+
+static enum b2_status make_missing(struct asking *a, struct b2_err *err)
+{
+    enum b2_status rc = check_fits(a, err);
+
+    if (!rc)
+        rc = open_file(a, err);
+    if (!rc)
+        rc = answer_all(a, err);
+    if (a->out && !rc)
+        return file_append_close(a->out, err);
+    file_append_abort(a->out);
     return rc;
 }
 
@@ -195,24 +240,29 @@ enum b2_status answers_make(const struct model *m, const struct answers_how *how
                             const struct answers_env *env, struct b2_err *err)
 {
     struct asking a = {.m = m, .how = how, .env = env};
-    enum b2_status rc = questions_make(&a.q, env->from, how->n, err);
+    enum b2_status rc = B2_OK;
 
+    if (!calib_text_is_jsonl(how->path))
+        rc = err_set(err, B2_EARG, "the name must end in .jsonl, as they are read");
     if (!rc)
-        rc = open_file(&a, err);
-    if (!rc && a.done < a.q.n)
-        rc = answer_all(&a, err);
+        rc = questions_make(&a.q, env->from, how->n, err);
+    if (!rc)
+        rc = make_head(&a, &a.head, err);
+    if (!rc)
+        rc = look(&a, err);
+    if (env->missing)
+        *env->missing = !a.whole;
+    else if (!rc && !a.whole)
+        rc = make_missing(&a, err);
     else if (!rc)
         log_line(env->log, LOG_INFO, "%s: %lld answers were there", how->path,
                  (long long)a.done);
-    if (a.out && !rc)
-        rc = file_append_close(a.out, err);
-    else
-        file_append_abort(a.out);
     session_free(a.s);
     backend_free(a.be);
     chat_free(a.chat);
     questions_free(&a.q);
+    str_free(&a.head);
     if (rc)
-        err_wrap(err, "the teacher's own answers");
+        err_wrap(err, "the model's own answers, %s", how->path);
     return rc;
 }

@@ -30,6 +30,8 @@ struct answers_how {
 struct answers_env {
     const struct calib_params *from; /* where questions come from */
     uint64_t seed;
+    uint64_t mem_limit; /* a model of more bytes is not asked; 0: any is */
+    bool *missing; /* not NULL: asks nothing, and says whether answers are missing */
     struct pool *pool;
     unsigned cpu; /* features that kernels may use */
     const struct log *log;
@@ -38,8 +40,9 @@ struct answers_env {
     void *ctx;
 };
 
-/* Makes what is missing of the file. B2_EARG: the file is another run's; a source is an
- * evaluation set. B2_ECANCEL: stopped; what was answered is kept. */
+/* Makes what is missing of the file. B2_EARG: the file is another run's, or no .jsonl; a
+ * source is an evaluation set; no question leaves room for an answer; the model is above
+ * the limit. B2_ECANCEL: stopped; what was answered is kept. */
 enum b2_status answers_make(const struct model *m, const struct answers_how *how,
                             const struct answers_env *env,
                             struct b2_err *err) NODISCARD;

@@ -306,6 +306,7 @@ static enum b2_status read_all(struct making *k, struct b2_err *err)
     enum b2_status rc = read_avoid(k, err);
     for (int i = 0; i < p->n_files && !rc; i++) {
         split_share(&c->source[i], p->files[i]);
+        c->source[i].own = p->files[i] == p->own;
         sum += c->source[i].share;
         rc = read_source(k, i, err);
     }
@@ -379,7 +380,10 @@ void calib_json(const struct calib *c, struct str *out)
         size_t from = s->path_len;
         while (from > 0 && s->path[from - 1] != '/')
             from--;
-        str_putn(&name, s->path + from, s->path_len - from);
+        if (s->own) /* it may lie anywhere: results must not depend on where */
+            str_put(&name, "answers.jsonl");
+        else
+            str_putn(&name, s->path + from, s->path_len - from);
         str_put(out, i ? ",{\"name\":" : "{\"name\":");
         recipe_json_string(out, str_ok(&name) ? name.data : "?");
         str_printf(

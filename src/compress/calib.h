@@ -25,6 +25,7 @@ enum { CALIB_MAX_FILES = 32, CALIB_WORDS = 13 };
 struct calib_source {
     const char *path; /* borrowed from the parameters, without the share */
     size_t path_len;
+    bool own; /* the model's own answers */
     char sha256[65];
     double share; /* of all sources, sums to 1 */
     int64_t pieces, dropped;
@@ -43,6 +44,7 @@ struct calib {
 struct calib_params {
     const char *const *files; /* FILE or FILE=SHARE */
     int n_files;
+    const char *own; /* the one of files with the model's own answers; NULL: none */
     const char *const *avoid; /* evaluation texts */
     int n_avoid;
     int64_t n_tokens, ctx;
@@ -83,7 +85,8 @@ void calib_free(struct calib *c); /* zeroed is fine */
 enum b2_status calib_source_path(struct str *out, const char *word,
                                  struct b2_err *err) NODISCARD;
 
-/* Appends what was used as one JSON object: names without folders, hashes, counts. */
+/* Appends what was used as one JSON object: names without folders (of the model's own
+ * answers the same one everywhere), hashes, counts. */
 void calib_json(const struct calib *c, struct str *out);
 
 /* The known evaluation set with this SHA-256, or NULL. */

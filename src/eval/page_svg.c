@@ -122,8 +122,8 @@ static void place(const struct page_plot *q, const struct page_point *p, double 
  * thousands or millions. */
 static void put_x_number(struct str *out, const struct page_plot *q, double x)
 {
-    const bool counts = q->x_min > 0.0, large = !counts && x >= 1e4;
-    const double unit = large && q->x_max >= 1e6 ? 1e6 : large ? 1e3 : 1.0;
+    const bool counts = q->x_min > 0.0, large = !counts && x >= 9999.5;
+    const double unit = large && q->x_max >= 999500.0 ? 1e6 : large ? 1e3 : 1.0;
 
     str_printf(out, "%.*g%s",
                counts  ? 1 + (int)floor(log10(fmax(q->x_max, 1.0)))

@@ -3,7 +3,7 @@
 `--self` asks the source of analyze, prune and compress, keeps the answers, uses them again,
 and says in the result that they were used; they are what the model says when it is asked.
 """
-import json, os, subprocess, sys, tempfile
+import glob, json, os, subprocess, sys, tempfile
 
 from program import call, check, data, js
 
@@ -13,10 +13,6 @@ TINY = sys.argv[2]
 def lines(path):
     with open(path, encoding="utf-8") as f:
         return [json.loads(line) for line in f]
-
-
-def names(text):
-    return [t["name"] for t in text["texts"]]
 
 
 with tempfile.TemporaryDirectory() as tmp:
@@ -44,10 +40,9 @@ with tempfile.TemporaryDirectory() as tmp:
         answers.append(data(kept))
         check(len(lines(kept)) == 13, f"{command}: {len(lines(kept))} lines")
         check(not os.path.exists(kept + ".lock"), f"{command}: a lock stays")
-        told = rep["calibration"] if command == "analyze" else rep
-        check("c.gguf.answers.jsonl" in json.dumps(told) or command != "compress", "recipe")
-        if command == "analyze":
-            check(kept.split("/")[-1] in json.dumps(told), f"analyze: {told}")
+        told = json.dumps(rep) if command != "prune" else data(out).decode("latin-1")
+        check('answers.jsonl' in told and "." + 'answers.jsonl' not in told,
+              f"{command} does not tell of them, or by a name that depends on its output")
     check(len(set(answers)) == 1, "each command has other answers")
 
     # They are what it says: the head's numbers, and a greedy one beside `run`.
@@ -70,11 +65,18 @@ with tempfile.TemporaryDirectory() as tmp:
     js(*again, "-o", path("c.gguf"), "--force", "--threads", "3")
     check(data(path("c.gguf")) == made, "other bytes the second time")
     check(os.stat(path("c.gguf.answers.jsonl")).st_mtime_ns == before, "answered twice")
-    p = call(*again, "-o", path("d.gguf"), "--dry-run")
-    check("goes without them" in p.stderr and not os.path.exists(path("d.gguf.answers.jsonl")),
-          f"dry run: {p.stderr}")
-    p = call(*again, "--self-file", path("c.gguf.answers.jsonl"), "--dry-run")
-    check("goes without them" not in p.stderr, f"dry run with a file: {p.stderr}")
+    js(*again, "-o", path("c2.gguf"))
+    check(data(path("c2.gguf")) == made, "other bytes beside another output")
+
+    # A dry run makes none, and ends where it would measure without them.
+    part = path("part.jsonl")
+    with open(part, "wb") as f:
+        f.write(b"".join(data(path("g.jsonl")).splitlines(True)[:4]))
+    for more in (["-o", path("d.gguf")], ["--self-file", part, "--self-temperature", "0"]):
+        p = call(*again, *more, "--dry-run", ok=False)
+        check("a dry run makes none" in p.stderr, f"dry run: {p.stderr}")
+    check(not os.path.exists(path("d.gguf.answers.jsonl")) and len(lines(part)) == 4, "a dry run answered")
+    call(*again, "--self-file", path("c.gguf.answers.jsonl"), "--dry-run")
 
     # What cannot be is said before the work.
     p = call(*again, "--seed", "5", "-o", path("c.gguf"), "--force", code=1)
@@ -82,7 +84,21 @@ with tempfile.TemporaryDirectory() as tmp:
     p = call("prune", src, *own, "--layers", "1", "--sensitivity", path("a.json"), "-o",
              path("x.gguf"), ok=False)
     check("--self needs --calib" in p.stderr, p.stderr)
-    p = call("distill", "--teacher", src, "--student", path("n.gguf"), *texts[:4], *own, "--ctx", "32",
-             "-o", path("x.gguf"), "--mem-limit", "64kB", ok=False)
-    check("each token of an answer" in p.stderr, p.stderr)
+    distil = ["distill", "--teacher", src, "--student", path("n.gguf"), *texts[:4], *own, "--ctx", "32",
+              "-o", path("x.gguf"), "--mem-limit", "64kB"]
+    p = call(*distil, ok=False)
+    check("reads the whole model" in p.stderr and not os.path.exists(path("x.gguf.answers.jsonl")), p.stderr)
+    p = call(*distil, "--self-file", path("c.gguf.answers.jsonl"), ok=False)
+    check("reads the whole model" not in p.stderr, f"answers that are there: {p.stderr}")
+    for more, word in ((["-o", path("c.gguf")], "exists"), (["-o", path("no/x.gguf")], "no"),
+                       (["-o", path("x.gguf"), "--self-file", path("x.gguf")], "another name"),
+                       (["-o", path("x.gguf"), "--report", path("r.jsonl"), "--self-file", path("r.jsonl")],
+                        "another name"),
+                       (["-o", path("x.gguf"), "--self-file", path("x.txt")], ".jsonl")):
+        p = call(*again, *more, ok=False)
+        check(word in p.stderr and "answer" not in p.stdout, f"{more}: {p.stderr}")
+    check(not glob.glob(path("x.*")) and not glob.glob(path("r.*")), "left behind")
+    p = call("compress", src, "--calib", text, "--calib-tokens", "512", "--calib-ctx", "64", *own, "--rule",
+             "*=B2_T64", "--rotate", "none", "-o", path("x.gguf"), ok=False)
+    check("no question leaves room" in p.stderr, p.stderr)
 print("ok")
