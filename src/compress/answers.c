@@ -76,7 +76,7 @@ static enum b2_status look(struct asking *a, struct b2_err *err)
         }
     }
     a->done -= a->done > 0; /* the head */
-    if (!rc && a->keep > 0 &&
+    if (!rc && text && a->keep > 0 &&
         (a->keep < head->len || memcmp(text, head->data, head->len) != 0))
         rc = err_set(err, B2_EARG,
                      "holds answers of another teacher, to other questions or with "
