@@ -212,6 +212,8 @@ static int read_words(struct compress *c, const struct cmd *cmd)
                                "are tried");
     if (strcmp(c->effort, "best") != 0 && c->words.held.n > 0)
         return cli_usage_error(cmd, "--held goes with --effort best");
+    if (strcmp(c->effort, "best") != 0 && c->words.p.teacher)
+        return cli_usage_error(cmd, "--teacher goes with --effort best");
     c->words.p.seed = (uint64_t)c->common.seed;
     int code = distill_words_read(&c->words, cmd);
     if (code != OPT_RUN)
@@ -299,6 +301,9 @@ int cmd_compress(int argc, char **argv)
          "less "
          "(see prune), and make what loses least."},
         ROUNDING_OPTS(&c),
+        {OPT_STR, 0, "teacher", "FILE|DIR", &c.words.p.teacher, 0, 0,
+         "With --effort best: what to learn from instead of the source, which is this "
+         "model pruned."},
         DISTILL_STEP_OPTS(&c.words, 0, 0),
         DISTILL_TEACHER_OPTS(&c.words),
         DISTILL_RATE_OPTS(&c.words),

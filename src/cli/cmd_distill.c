@@ -12,7 +12,7 @@
 
 struct distill_cmd {
     struct cli_common common;
-    const char *teacher, *student, *output, *report, *curve;
+    const char *teacher, *student, *original, *output, *report, *curve;
     struct calib_cmd texts;
     struct distill_words words;
 };
@@ -121,6 +121,7 @@ static void set_params(struct distill_cmd *c)
 
     p->teacher = c->teacher;
     p->student = c->student;
+    p->original = c->original;
     p->output = c->output;
     p->data = &c->texts.params;
     p->seed = (uint64_t)c->common.seed;
@@ -222,6 +223,9 @@ static int read_words(struct distill_cmd *c, const struct cmd *cmd)
      "The model that the student was made from."}, \
     {OPT_STR, 0, "student", "FILE", &(c)->student, 0, 0, \
      "A GGUF with ternary matrices, from `bonsai2 compress`."}, \
+    {OPT_STR, 0, "original", "FILE|DIR", &(c)->original, 0, 0, \
+     "What the student was made from, when that is not the teacher but the teacher " \
+     "pruned. [the teacher]"}, \
     {OPT_STR, 'o', "output", "FILE", &(c)->output, 0, 0, "GGUF file to write."}
 /* clang-format on */
 

@@ -259,6 +259,8 @@ static enum b2_status check_params(const struct distill_params *p, struct b2_err
         return B2_OK;
     if (file_same(p->output, p->teacher))
         return err_set(err, B2_EARG, "%s: is the teacher", p->output);
+    if (p->original && file_same(p->output, p->original))
+        return err_set(err, B2_EARG, "%s: is the original", p->output);
     rc = file_check_output(p->output, p->student, p->force, err);
     return rc ? rc : file_check_folder(p->output, err);
 }
@@ -279,7 +281,12 @@ static enum b2_status open_models(struct distill *d, struct b2_err *err)
                      "%s: the student is split over several files; join them with "
                      "`bonsai2 export`",
                      d->p->student);
-    return rc ? rc : netmodel_check_pair(d->sm, d->tm, err);
+    d->om = d->tm;
+    if (!rc && d->p->original)
+        rc = model_open(&d->om, d->p->original, &quiet, err);
+    if (!rc)
+        rc = netmodel_check_pair(d->sm, d->om, err);
+    return rc || d->om == d->tm ? rc : netmodel_check_teacher(d->sm, d->tm, err);
 }
 
 static void describe_loss(struct distill *d)
@@ -293,17 +300,25 @@ static void describe_loss(struct distill *d)
     d->loss.student = d->loss.teacher; /* for its sizes; its net comes after the plan */
 }
 
-/* The teacher's net, whose shapes are the student's too, and the plan. */
+/* The teacher's net, and the plan, by a net of the student's shapes: the teacher's, or that
+ * of what the student was made from. */
 static enum b2_status make_plan(struct distill *d, struct b2_err *err)
 {
     struct netmodel_how how = distill_how(d);
+    struct netmodel like = {.m = NULL};
 
     how.teacher = NULL;
     enum b2_status rc = netmodel_new(&d->t, d->tm, &how, err);
-    if (rc)
-        return rc;
-    describe_loss(d);
-    return distill_plan(d, err);
+    if (!rc && d->om != d->tm)
+        rc = netmodel_new(&like, d->om, &how, err);
+    if (!rc) {
+        describe_loss(d);
+        d->shape = d->om != d->tm ? &like : &d->t;
+        rc = distill_plan(d, err);
+    }
+    d->shape = NULL;
+    netmodel_free(&like);
+    return rc;
 }
 
 static enum b2_status make_student(struct distill *d, struct b2_err *err)
@@ -442,6 +457,8 @@ static void free_all(struct distill *d)
     distill_data_free(d);
     distill_close_state(d);
     str_free(&d->recipe);
+    if (d->om != d->tm)
+        model_close(d->om);
     model_close(d->tm);
     model_close(d->sm);
     distill_close_gemm(d);

@@ -69,6 +69,9 @@ struct distill_mode {
 
 struct distill_params {
     const char *teacher, *student, *output;
+    const char *original; /* what the student was made from when it is not the teacher
+                           * but a part of it (prune.h): of its vocabulary and width,
+                           * layers as they may be; NULL: the teacher */
     bool force, dry_run;
     bool
         go_on; /* with force: an unfinished run of the same settings is not thrown away */

@@ -43,9 +43,10 @@ struct distill {
     const struct distill_params *p;
     struct distill_report *r;
     struct blas *blas;
-    struct dnn *dnn; /* of steps; NULL: all in F32 */
-    struct model *tm, *sm;
+    struct dnn *dnn;            /* of steps; NULL: all in F32 */
+    struct model *tm, *sm, *om; /* om: what the student was made from, often tm */
     struct netmodel t, s;
+    const struct netmodel *shape; /* of the student, while there is but a plan of it */
     struct net_work *tw, *sw;
     struct distill_cache *cache; /* distill_teacher.c; NULL: the teacher itself */
     struct file_space *space; /* of latents that do not fit into memory; NULL: none */

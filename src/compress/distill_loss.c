@@ -34,6 +34,11 @@ enum b2_status distill_check_loss(const struct distill *d, struct b2_err *err)
     const struct distill_loss *l = &d->p->loss;
     const int64_t n = d->tm->hp.n_layers;
 
+    if (l->hidden > 0 && d->sm->hp.n_layers != n)
+        return err_set(err, B2_EARG,
+                       "--hidden compares layer by layer: the student has %lld, the "
+                       "teacher %lld",
+                       (long long)d->sm->hp.n_layers, (long long)n);
     for (int i = 0; i < l->n_chosen; i++) {
         bool again = false;
         for (int k = 0; k < i; k++)

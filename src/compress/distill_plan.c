@@ -34,7 +34,7 @@ static const double other_work = 1.15;
 
 struct netmodel_how distill_how(struct distill *d)
 {
-    return (struct netmodel_how){.teacher = d->tm,
+    return (struct netmodel_how){.teacher = d->om,
                                  .seed = d->p->seed,
                                  .ctx = d->p->ctx,
                                  .pool = d->p->pool,
@@ -67,11 +67,12 @@ static uint64_t fixed_bytes(struct distill *d)
         bytes +=
             net_work_bytes(&d->t.net, &d->t.layer, &max, threads_of(d), NET_FORWARD);
     }
-    bytes += net_work_bytes(&d->t.net, &d->t.layer, &max, threads_of(d), d->keep);
+    bytes +=
+        net_work_bytes(&d->shape->net, &d->shape->layer, &max, threads_of(d), d->keep);
     bytes += d->dnn ? dnn_bytes(threads_of(d)) : 0;
     bytes += (uint64_t)head_scratch(&d->loss, threads_of(d)) * sizeof(real);
     bytes += (uint64_t)(tokens * d->t.net.d) * sizeof(real) *
-             (uint64_t)(1 + distill_n_taps(&p->loss, d->t.net.n_layers));
+             (uint64_t)(1 + distill_n_taps(&p->loss, d->shape->net.n_layers));
     return bytes;
 }
 
@@ -118,7 +119,7 @@ static void use_disk(struct distill *d, const struct netmodel_share *share,
 {
     struct distill_report *r = d->r;
     const uint64_t fixed = fixed_bytes(d);
-    const int64_t n = d->t.net.n_layers;
+    const int64_t n = d->shape->net.n_layers;
     int64_t fits = room > fixed ? fit_layers(share, n, room - fixed) : -1;
 
     r->step_disk_bytes = 0;
@@ -141,7 +142,7 @@ static enum b2_status add_shares(struct distill *d, struct netmodel_share **shar
                                  uint64_t *sum, struct b2_err *err)
 {
     const struct netmodel_how how = distill_how(d);
-    const int64_t n = d->t.net.n_layers;
+    const int64_t n = d->shape->net.n_layers;
 
     *share = mem_calloc((size_t)n, sizeof **share);
     if (!*share)
@@ -177,7 +178,7 @@ static void settle(struct distill *d, const struct netmodel_share *share, uint64
     struct distill_report *r = d->r;
 
     d->keep = NET_ALL;
-    r->resident_layers = d->t.net.n_layers;
+    r->resident_layers = d->shape->net.n_layers;
     r->plan_bytes = fixed_bytes(d) + sum + d->best_bytes;
     if (r->plan_bytes > (limit ? limit : room / 9 * 5)) {
         d->keep = NET_INPUTS;
@@ -243,10 +244,12 @@ enum b2_status distill_plan(struct distill *d, struct b2_err *err)
         return rc;
     settle(d, share, sum);
     mem_free(share);
-    r->n_layers = d->t.net.n_layers;
+    r->n_layers = d->shape->net.n_layers;
     r->mapped_bytes = modelfile_bytes(d->sm->mf);
     if (!d->p->teacher_cache) /* else it is read at the beginning alone */
         r->mapped_bytes += modelfile_bytes(d->tm->mf);
+    if (d->om != d->tm)
+        r->mapped_bytes += modelfile_bytes(d->om->mf);
     if (d->p->mem_limit > 0 && r->plan_bytes > d->p->mem_limit)
         return over_limit(d, err);
     if (d->p->dry_run)
@@ -308,21 +311,29 @@ static double probe_memory(const struct distill *d, float *x)
     return bytes_adam * (double)n / best_s;
 }
 
-/* Products of a step, a token: teacher forward, student forward, gradients of inputs and
- * of weights, and the forward pass again unless it is kept. */
-static double flops_per_token(const struct distill *d)
+/* q k and p v of a token, half of them masked; of states they count little. */
+static double attn_flops(const struct distill *d, const struct hparams *hp)
 {
-    const struct hparams *hp = &d->tm->hp;
-    const double again = d->keep == NET_ALL ? 0 : 2;
-    const double linear = (double)netmodel_linear_values(d->tm);
-    const double head = (double)(hp->vocab * hp->d);
-    double attn = 0; /* q k and p v, half of them masked; of states they count little */
+    double attn = 0;
 
     for (int64_t i = 0; i < hp->n_layers; i++)
         attn += hparams_recurrent(hp, i)
                     ? 10.0 * (double)(hp->v_heads * hp->k_dim * hp->v_dim)
                     : 2.0 * (double)(d->p->ctx * hp->n_heads * hp->head_dim);
-    return linear * (2 + 2 + 4 + again) + head * 6 + attn * (1 + 1 + 2.5 + again / 2);
+    return attn;
+}
+
+/* Products of a step, a token: teacher forward, student forward, gradients of inputs and
+ * of weights, and the forward pass again unless it is kept. */
+static double flops_per_token(const struct distill *d)
+{
+    const double again = d->keep == NET_ALL ? 0 : 2;
+    const double head = (double)(d->tm->hp.vocab * d->tm->hp.d);
+
+    return (double)netmodel_linear_values(d->tm) * 2 +
+           (double)netmodel_linear_values(d->om) * (2 + 4 + again) + head * 6 +
+           attn_flops(d, &d->tm->hp) +
+           attn_flops(d, &d->om->hp) * (1 + 2.5 + again / 2);
 }
 
 enum b2_status distill_estimate(struct distill *d, struct b2_err *err)

@@ -209,11 +209,13 @@ enum b2_status distill_load(struct distill *d, struct b2_err *err)
 enum b2_status distill_make_recipe(struct distill *d, struct b2_err *err)
 {
     const struct distill_params *p = d->p;
-    char teacher[65] = {0}, student[65] = {0};
+    char teacher[65] = {0}, student[65] = {0}, original[65] = {0};
     enum b2_status rc = modelfile_sha256(d->tm->mf, teacher, err);
 
     if (!rc)
         rc = modelfile_sha256(d->sm->mf, student, err);
+    if (!rc && d->om != d->tm)
+        rc = modelfile_sha256(d->om->mf, original, err);
     if (rc)
         return rc;
     str_printf(
@@ -231,6 +233,8 @@ enum b2_status distill_make_recipe(struct distill *d, struct b2_err *err)
         (unsigned long long)p->seed);
     str_printf(&d->recipe, ",\"teacher_k\":%lld",
                (long long)(p->teacher_cache ? p->teacher_k : 0)); /* 0: all */
+    if (d->om != d->tm)
+        str_printf(&d->recipe, ",\"original_sha256\":\"%s\"", original);
     if (p->gemm != DISTILL_AUTO)
         str_printf(&d->recipe, ",\"gemm\":\"%s\"",
                    p->gemm == DISTILL_BF16 ? "bf16" : "f32");

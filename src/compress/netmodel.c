@@ -490,6 +490,16 @@ enum b2_status netmodel_check_pair(const struct model *s, const struct model *t,
     return netmodel_check(t, err);
 }
 
+enum b2_status netmodel_check_teacher(const struct model *s, const struct model *t,
+                                      struct b2_err *err)
+{
+    if (s->hp.vocab != t->hp.vocab || s->hp.d != t->hp.d)
+        return err_set(err, B2_EUNSUP,
+                       "%s cannot learn from %s: their vocabulary or width differs",
+                       modelfile_path(s->mf), modelfile_path(t->mf));
+    return netmodel_check(t, err);
+}
+
 /* Which norms there are, in whatever layer, decides sizes of buffers. */
 static void show_norms(struct netmodel *n)
 {

@@ -83,6 +83,12 @@ enum b2_status netmodel_check_pair(const struct model *student,
                                    const struct model *teacher,
                                    struct b2_err *err) NODISCARD;
 
+/* Whether a student may learn from a teacher of other layers: what goes in and comes out
+ * has the same shape. B2_EUNSUP. */
+enum b2_status netmodel_check_teacher(const struct model *student,
+                                      const struct model *teacher,
+                                      struct b2_err *err) NODISCARD;
+
 /* *out must stay where it is. B2_EUNSUP: an architecture without a backward pass, nothing that can be trained, a
  * teacher of another shape. B2_EFORMAT, B2_ENOMEM. */
 enum b2_status netmodel_new(struct netmodel *out, const struct model *m,

@@ -20,13 +20,19 @@ enum { KEY_BYTES = 2048, FILE_BYTES = 320, JSON_WORST = 6 };
 enum b2_status pipeline_best_check(const struct pipeline *pl, struct b2_err *err)
 {
     const struct model_params mp = {.log = pl->p->log, .no_tokenizer = true};
-    struct model *m = NULL;
+    struct model *m = NULL, *t = NULL;
 
     if (!pl->p->distill)
         return err_set(err, B2_EARG, "effort best: nothing says how to train");
+    const char *teacher = pl->p->distill->teacher;
     enum b2_status rc = model_open(&m, pl->p->source, &mp, err);
     if (!rc)
         rc = netmodel_check(m, err);
+    if (!rc && teacher)
+        rc = model_open(&t, teacher, &mp, err);
+    if (!rc && teacher)
+        rc = netmodel_check_teacher(m, t, err);
+    model_close(t);
     model_close(m);
     return rc;
 }
@@ -75,7 +81,8 @@ static enum b2_status train(struct pipeline *pl, const char *student, const char
     const struct pipeline_params *p = pl->p;
     struct distill_params d = *p->distill;
 
-    d.teacher = p->source;
+    d.teacher = p->distill->teacher ? p->distill->teacher : p->source;
+    d.original = p->distill->teacher ? p->source : NULL;
     d.student = student;
     d.output = out;
     d.force = p->force;

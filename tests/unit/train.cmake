@@ -31,6 +31,10 @@ add_test(NAME e2e_compress_best
         $<TARGET_FILE:bonsai2_cli> $<TARGET_FILE:tiny_model>)
 set_tests_properties(e2e_compress_best PROPERTIES
     SKIP_RETURN_CODE 77 TIMEOUT 240 LABELS e2e)
+add_test(NAME e2e_distill_pruned COMMAND Python3::Interpreter
+    ${CMAKE_CURRENT_SOURCE_DIR}/e2e/test_distill_pruned.py $<TARGET_FILE:bonsai2_cli>
+    $<TARGET_FILE:tiny_model>)
+set_tests_properties(e2e_distill_pruned PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 300 LABELS e2e)
 add_test(NAME e2e_distill_data
     COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/e2e/test_distill_data.sh
         $<TARGET_FILE:bonsai2_cli> $<TARGET_FILE:tiny_model>)
