@@ -16,6 +16,8 @@
 #   ours      the program's default: every latent
 #   brief     --recipe brief
 #   scales lora    --train scales, --train lora
+#   pruned-student pruned    MODEL without two layers (prune --layers 2), made ternary in the same
+#             way, before and after it learnt from the whole MODEL (--original)
 # One row takes about an hour on two quiet cores; a run that was stopped goes on: give the
 # same command again. B2_THREADS: how many threads (default: all).
 set -euo pipefail
@@ -53,14 +55,27 @@ for each in ${B2_ALSO:-}; do
 done
 
 name=$(basename "$model" .gguf)
-student=$work/distill-$name-student.gguf
-if [ ! -e "$student" ]; then
-    "$bonsai2" compress "$model" -o "$student.new" --force --rule '*=B2_T64' \
+make_student() { # MODEL: $student of it, unless it is there
+    [ ! -e "$student" ] || return 0
+    "$bonsai2" compress "$1" -o "$student.new" --force --rule '*=B2_T64' \
         --rule 'token_embd.weight=keep' --calib "$base.first-four-fifths.txt" \
         --calib-tokens "${B2_COMPENSATE:-65536}" --avoid "$text" \
         --report "$student.json" "${threads[@]}" >/dev/null
     mv "$student.new" "$student"
-fi
+}
+student=$work/distill-$name-student.gguf original=()
+make_student "$model"
+
+use_pruned() {
+    local pruned=$work/distill-$name-pruned.gguf
+    if [ ! -e "$pruned" ]; then
+        "$bonsai2" prune "$model" -o "$pruned.new" --force --layers 2 --rounds 1 --calib-tokens 4096 \
+            --calib "$base.first-four-fifths.txt" --avoid "$text" >/dev/null
+        mv "$pruned.new" "$pruned"
+    fi
+    student=$work/distill-$name-pruned-student.gguf original=(--original "$pruned")
+    make_student "$pruned"
+}
 
 score() { # ROW FILE OPTIONS REPORT
     local each
@@ -93,7 +108,7 @@ learn() { # ROW OPTION...
     shift
     if [ ! -e "$out.gguf" ]; then
         "$bonsai2" distill --teacher "$model" --student "$student" "${data[@]}" "${held[@]}" \
-            --avoid "$text" --held-tokens 3072 --tokens "$tokens" "${threads[@]}" "$@" "${more[@]}" \
+            --avoid "$text" --held-tokens 3072 --tokens "$tokens" "${threads[@]}" "${original[@]}" "$@" "${more[@]}" \
             -o "$out.gguf" --report "$out.json" --curve "$here/distill.svg" >/dev/null
     fi
     grep -q "^$(basename "$model"),$row$of_more,$tokens," "$curve" ||
@@ -116,6 +131,12 @@ for row in ${*:-student ours}; do
     ours) learn ours ;;
     brief) learn brief --recipe brief ;;
     scales | lora) learn "$row" --train "$row" ;;
+    pruned-student | pruned)
+        whole=$student
+        use_pruned
+        if [ "$row" = pruned ]; then learn pruned; else score "$row" "$student" "" ""; fi
+        student=$whole original=()
+        ;;
     *) echo "distill.sh: no row $row" >&2; exit 2 ;;
     esac
 done
