@@ -168,23 +168,25 @@ def distill(args, steps, folder, *more):
     return report["tokens_per_s"], cpu, report["seconds"]
 
 
+def cache(folder, steps):
+    """A cache is of the sequences, which depend on how many steps there are."""
+    return "--teacher-cache", os.path.join(folder, "cache-%d" % steps)
+
+
 def run_ours(args, folder, cached=False):
-    """Of a short and a long run; the caches are of the sequences, which depend on the length."""
-    lengths = 1, 1 + args.steps
-    more = [["--teacher-cache", os.path.join(folder, "cache-%d" % n)] if cached else [] for n in lengths]
-    _, short, _ = distill(args, lengths[0], folder, *more[0])
-    wall, long, _ = distill(args, lengths[1], folder, *more[1])
+    """Of a short and a long run."""
+    run = lambda n: distill(args, n, folder, *(cache(folder, n) if cached else ()))
+    _, short, _ = run(1)
+    wall, long, _ = run(1 + args.steps)
     return {"wall": wall, "cpu": args.steps * args.batch * args.ctx / max(long - short, 1e-9)}
 
 
 def run_caching(args, folder):
     """Makes what run_ours(cached) reads: seconds of a run that makes it, less one that has it."""
-    lengths = 1, 1 + args.steps
     rates = {}
-    for n in lengths:
-        more = ["--teacher-cache", os.path.join(folder, "cache-%d" % n)]
-        _, cpu_made, made = distill(args, n, folder, *more)
-        _, cpu, had = distill(args, n, folder, *more)
+    for n in 1, 1 + args.steps:
+        _, cpu_made, made = distill(args, n, folder, *cache(folder, n))
+        _, cpu, had = distill(args, n, folder, *cache(folder, n))
         tokens = n * args.batch * args.ctx + args.ctx  # one sequence is held out
         rates = {"wall": tokens / max(made - had, 1e-9), "cpu": tokens / max(cpu_made - cpu, 1e-9)}
     return rates  # of the longer

@@ -63,8 +63,11 @@ make_student() { # MODEL: $student of it, unless it is there
         --report "$student.json" "${threads[@]}" >/dev/null
     mv "$student.new" "$student"
 }
-student=$work/distill-$name-student.gguf original=()
-make_student "$model"
+
+use_whole() {
+    student=$work/distill-$name-student.gguf original=()
+    make_student "$model"
+}
 
 use_pruned() {
     local pruned=$work/distill-$name-pruned.gguf
@@ -127,16 +130,14 @@ PY
 
 for row in ${*:-student ours}; do
     case $row in
-    student) score student "$student" "" "" ;;
-    ours) learn ours ;;
+    pruned*) use_pruned ;;
+    *) use_whole ;;
+    esac
+    case $row in
+    student | pruned-student) score "$row" "$student" "" "" ;;
+    ours | pruned) learn "$row" ;;
     brief) learn brief --recipe brief ;;
     scales | lora) learn "$row" --train "$row" ;;
-    pruned-student | pruned)
-        whole=$student
-        use_pruned
-        if [ "$row" = pruned ]; then learn pruned; else score "$row" "$student" "" ""; fi
-        student=$whole original=()
-        ;;
     *) echo "distill.sh: no row $row" >&2; exit 2 ;;
     esac
 done

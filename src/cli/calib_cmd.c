@@ -124,6 +124,10 @@ enum b2_status calib_cmd_self(struct calib_cmd *c, const struct calib_self *self
         str_ok(&path) ? B2_OK : err_set(err, B2_ENOMEM, "out of memory");
     if (!rc)
         rc = check_path(how.path, self, err);
+    if (!rc && self->want == ANSWERS_MADE && !self->folder)
+        rc = file_check_output(self->output, self->source, self->force, err);
+    if (!rc && self->want == ANSWERS_MADE && !self->folder)
+        rc = file_check_folder(self->output, err);
     if (!rc)
         rc = calib_words_add(&c->texts, how.path, err);
     if (!rc)

@@ -75,13 +75,14 @@ enum calib_answers {
 struct calib_self {
     const char *source; /* the model that answers */
     const char *output; /* what the file lies beside unless --self-file says; or NULL */
+    bool force, folder; /* of the output */
     const char *beside[2]; /* other files that the command writes, or NULL */
     enum calib_answers want;
 };
 
 /* With --self: the source's answers become a text among the others. B2_EARG: no text to
  * ask from, too many texts, a file that the command uses otherwise; answers are missing.
- * Errors of answers_make(). */
+ * An output that could not be written is refused before anything is asked. Errors of answers_make(). */
 enum b2_status calib_cmd_self(struct calib_cmd *c, const struct calib_self *self,
                               struct b2_err *err) NODISCARD;
 void calib_cmd_end(struct calib_cmd *c);

@@ -41,7 +41,7 @@ static int analyze(struct analyze_cmd *c, const char *source)
     struct b2_err err = {0};
     struct sensitivity s = {0};
     const struct calib_self self = {
-        .source = source, .output = c->output, .beside = {c->svg}};
+        .source = source, .output = c->output, .force = c->p.force, .beside = {c->svg}};
     enum b2_status rc = calib_cmd_begin(&c->texts, &c->common, &err);
 
     c->p.source = source;
@@ -55,8 +55,6 @@ static int analyze(struct analyze_cmd *c, const char *source)
     c->p.on_stage = calib_cmd_stage;
     c->p.progress = &c->texts.progress;
     c->p.ctx_of_calls = &c->texts;
-    if (!rc)
-        rc = file_check_output(c->output, source, c->p.force, &err);
     if (!rc && c->svg)
         rc = file_check_output(c->svg, source, c->p.force, &err);
     if (!rc && c->svg)

@@ -162,13 +162,10 @@ static int compress_run(struct compress *c, const char *source)
 
     const struct calib_self self = {.source = source,
                                     .output = c->output,
+                                    .force = c->force,
                                     .beside = {c->report, c->costs},
                                     .want = c->dry_run ? ANSWERS_NEEDED : ANSWERS_MADE};
 
-    if (!rc && !c->dry_run)
-        rc = file_check_output(c->output, source, c->force, &err);
-    if (!rc && !c->dry_run)
-        rc = file_check_folder(c->output, &err);
     if (!rc)
         rc = cli_cpu(&c->words.p.cpu, &c->common, &err);
     if (!rc && c->report)

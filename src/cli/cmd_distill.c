@@ -145,10 +145,6 @@ static enum b2_status check_files(const struct distill_cmd *c, struct b2_err *er
             ? B2_OK
             : err_set(err, B2_ENOTFOUND, "%s: no such file", c->student);
 
-    if (!rc && !c->words.p.dry_run)
-        rc = file_check_output(c->output, c->student, c->words.p.force, err);
-    if (!rc && !c->words.p.dry_run)
-        rc = file_check_folder(c->output, err);
     if (rc)
         return rc;
     if (c->report && c->curve && strcmp(c->report, c->curve) == 0)
@@ -172,6 +168,7 @@ static int distill_cmd_run(struct distill_cmd *c)
     struct distill_params *p = &c->words.p;
     const struct calib_self self = {.source = c->teacher,
                                     .output = c->output,
+                                    .force = p->force,
                                     .beside = {c->report, c->curve},
                                     .want =
                                         p->dry_run ? ANSWERS_OPTIONAL : ANSWERS_MADE};

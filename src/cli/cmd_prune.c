@@ -2,7 +2,6 @@
  * cmd_prune.c - bonsai2 prune: a smaller model without what matters least. The work is in
  * compress/prune.h.
  */
-#include "base/file.h"
 #include "cli/calib_cmd.h"
 #include "compress/prune.h"
 
@@ -32,9 +31,12 @@ static int prune(struct prune_cmd *c, const char *source)
 {
     struct b2_err err = {0};
     struct prune_report report = {0};
-    const bool folder = c->p.format && strncmp(c->p.format, "hf", 2) == 0;
-    const struct calib_self self = {
-        .source = source, .output = c->p.output, .beside = {c->p.sensitivity}};
+    const struct calib_self self = {.source = source,
+                                    .output = c->p.output,
+                                    .force = c->p.force,
+                                    .folder = c->p.format &&
+                                              strncmp(c->p.format, "hf", 2) == 0,
+                                    .beside = {c->p.sensitivity}};
     enum b2_status rc = calib_cmd_begin(&c->texts, &c->common, &err);
 
     c->p.source = source;
@@ -47,10 +49,6 @@ static int prune(struct prune_cmd *c, const char *source)
     c->p.on_stage = calib_cmd_stage;
     c->p.progress = &c->texts.progress;
     c->p.ctx_of_calls = &c->texts;
-    if (!rc && !folder)
-        rc = file_check_output(c->p.output, source, c->p.force, &err);
-    if (!rc && !folder)
-        rc = file_check_folder(c->p.output, &err);
     if (!rc)
         rc = calib_cmd_self(&c->texts, &self, &err);
     if (!rc)

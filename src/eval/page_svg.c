@@ -122,17 +122,14 @@ static void place(const struct page_plot *q, const struct page_point *p, double 
  * thousands or millions. */
 static void put_x_number(struct str *out, const struct page_plot *q, double x)
 {
-    const bool counts = q->x_min > 0.0, large = !counts && x >= 9999.5;
-    const double unit = large && q->x_max >= 999500.0 ? 1e6 : large ? 1e3 : 1.0;
-
-    str_printf(out, "%.*g%s",
-               counts  ? 1 + (int)floor(log10(fmax(q->x_max, 1.0)))
-               : large ? 3
-                       : 4,
-               x / unit,
-               unit > 1e3 ? " M"
-               : large    ? " k"
-                          : "");
+    if (q->x_min > 0.0)
+        str_printf(out, "%.*g", 1 + (int)floor(log10(fmax(q->x_max, 1.0))), x);
+    else if (x < 9999.5)
+        str_printf(out, "%.4g", x);
+    else if (q->x_max < 999500.0)
+        str_printf(out, "%.3g k", x / 1e3);
+    else
+        str_printf(out, "%.3g M", x / 1e6);
 }
 
 static void put_axes(struct str *out, const struct page_plot *q)

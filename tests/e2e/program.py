@@ -26,6 +26,13 @@ def check(cond, what):
         sys.exit(f"FAILED: {what}")
 
 
+def write_words(path, lines, kinds):
+    """A text of nine words a line, of so many kinds."""
+    with open(path, "w") as f:
+        f.write("\n".join(" ".join(f"w{(i * 31 + k * k * 17) % kinds}" for k in range(9))
+                          for i in range(lines)))
+
+
 def data(path):
     with open(path, "rb") as f:
         return f.read()

@@ -6,7 +6,7 @@ kills, and as the last stage of compress.
 """
 import json, os, signal, subprocess, sys, tempfile, time
 
-from program import BIN, call, check, data, js
+from program import BIN, call, check, data, js, write_words
 
 TINY = sys.argv[2]
 
@@ -14,9 +14,7 @@ with tempfile.TemporaryDirectory() as tmp:
     path = lambda name: os.path.join(tmp, name)
     whole, text = path("whole.gguf"), path("text.txt")
     subprocess.run([TINY, whole, "7", "4"], check=True)
-    with open(text, "w") as f:
-        f.write("\n".join(" ".join(f"w{(i * 31 + k * k * 17) % 97}" for k in range(9))
-                          for i in range(900)))
+    write_words(text, 900, 97)
     kld = lambda model: js("eval", "kld", "-m", model, "--baseline", whole, "--text", text, "--ctx",
                            "64", "--chunks", "8", "--exact")["mean_kld"]
     learn = ["--calib", text, "--ctx", "32", "--batch", "2", "--steps", "24", "--eval-every", "6",

@@ -5,16 +5,14 @@ same bytes come from any number of threads and after kills; what is tried on the
 """
 import glob, os, signal, subprocess, sys, tempfile, time
 
-from program import BIN, call, check, data, js
+from program import BIN, call, check, data, js, write_words
 
 TINY = sys.argv[2]
 
 with tempfile.TemporaryDirectory() as tmp:
     src, text, out, other = (os.path.join(tmp, n) for n in ("s.gguf", "t.txt", "o.gguf", "p.gguf"))
     subprocess.run([TINY, src, "7", "4"], check=True)
-    with open(text, "w") as f:
-        f.write("\n".join(" ".join(f"w{(i * 31 + k * k * 17) % 997}" for k in range(9))
-                          for i in range(1200)))
+    write_words(text, 1200, 997)
     base = ["compress", src, "--calib", text, "--calib-tokens", "512", "--calib-ctx", "64",
             "--refine", "0", "--mismatch", "0"]
     beside = lambda: glob.glob(out + ".*")

@@ -5,7 +5,7 @@ and says in the result that they were used; they are what the model says when it
 """
 import glob, json, os, subprocess, sys, tempfile
 
-from program import call, check, data, js
+from program import call, check, data, js, write_words
 
 TINY = sys.argv[2]
 
@@ -19,9 +19,7 @@ with tempfile.TemporaryDirectory() as tmp:
     path = lambda name: os.path.join(tmp, name)
     src, text = path("s.gguf"), path("t=2.txt")
     subprocess.run([TINY, src, "7", "3"], check=True)
-    with open(text, "w") as f:
-        f.write("\n".join(" ".join(f"w{(i * 31 + k * k * 17) % 997}" for k in range(9))
-                          for i in range(600)))
+    write_words(text, 600, 997)
     asked = path("q.jsonl")
     with open(asked, "w") as f:
         for i in range(99):
