@@ -6,7 +6,8 @@ the program. The metric comes from 4,096 tokens of TRAIN; the figure is the lost
 the outputs' energy on 2,048 tokens of TEST, of each matrix, as a ratio to the first arm
 (block rotation, columns in groups by falling diagonal). The columns: mean of the ratios,
 least, greatest, entropy of the codes in bits a weight, share of zeros. docs/COMPRESS.md has
-the decisions. Needs gguf, numpy, torch, transformers, accelerate.
+the decisions. ARM: the beginnings of those
+to try again or anew, their rows added to the file (all, a new file). Needs gguf, numpy, torch, transformers, accelerate.
 """
 import csv
 import os
@@ -81,8 +82,27 @@ def group_scale(w):
     return np.maximum(c[np.arange(len(w)), k] / (k + 1), 1e-9)
 
 
+def even_scale(w, levels):
+    """The step of so many even levels with the least error, of 60 steps for each row."""
+    most, best = np.abs(w).max(1, keepdims=True), None
+    for part in np.linspace(.25, 1.2, 60):
+        step = np.maximum(most * part * 2 / levels, 1e-9)
+        error = ((w - even_round(w / step, levels) * step) ** 2).sum(1)
+        if best is None:
+            best, scale = error, step[:, 0].copy()
+        better = error < best
+        best, scale = np.where(better, error, best), np.where(better, step[:, 0], scale)
+    return scale
+
+
+def even_round(r, levels):
+    """Odd numbers of levels: whole steps; even ones: halves."""
+    half = 0. if levels % 2 else .5
+    return np.clip(np.round(r - half) + half, -(levels - 1) / 2, (levels - 1) / 2)
+
+
 def compensate(w, metric, threshold=.5, escapes=0., order="diagonal", scales="entry", damp=.01,
-               decay=0., solve=False):
+               decay=0., solve=False, zeros=0., levels=3):
     """(weights as rounded, codes): rounds column by column, what is lost goes on (GPTQ)."""
     width = w.shape[1]
     diag = np.diag(metric)
@@ -95,16 +115,22 @@ def compensate(w, metric, threshold=.5, escapes=0., order="diagonal", scales="en
     u = np.linalg.cholesky(np.linalg.inv(h + damp * np.mean(diag) * np.eye(width))).T
     first, w, pivots = w[:, p].copy(), w[:, p].copy(), np.mean(np.diag(u))
     out, codes = np.zeros_like(w), np.zeros(w.shape, int)
+    # Whole groups that count as zero: those of the least energy, which pass it on.
+    energy = np.add.reduceat(w * w * np.diag(h), np.arange(0, width, GROUP), axis=1)
+    empty = energy <= np.quantile(energy, zeros) if zeros else np.zeros(energy.shape, bool)
     for g in range(0, width, GROUP):
         end = g + GROUP
-        s = group_scale((w if scales == "entry" else first)[:, g:end])
+        now = (w if scales == "entry" else first)[:, g:end]
+        s = group_scale(now) if levels == 3 else even_scale(now, levels)
         far = np.inf
         if escapes:
             far = max(1.5, np.quantile(np.abs(w[:, g:end]) / s[:, None], 1 - escapes))
         for j in range(g, end):
             r = w[:, j] / s
             c = np.sign(r) * ((np.abs(r) >= threshold) + (np.abs(r) > far).astype(int))
-            codes[:, j], out[:, j] = c, c * s
+            c = c if levels == 3 else even_round(r, levels)
+            c = np.where(empty[:, g // GROUP], 0, c)
+            codes[:, j], out[:, j] = np.floor(c), c * s
             w[:, j] = (w[:, j] - out[:, j]) / u[j, j]
             less = np.exp(-decay * np.clip(u[j, j] / pivots, .3, 3) * (j - g) / GROUP)
             w[:, j + 1:end] -= less * np.outer(w[:, j], u[j, j + 1:end])
@@ -134,7 +160,7 @@ def try_arm(item, block="each", fold=0., **how):
         r = rotation(width, size)
         w, metric, test = w @ r, r.T @ metric @ r, r.T @ test @ r
     out, codes = compensate(w, metric, **how)
-    p = np.bincount((codes + 2).ravel(), minlength=5) / codes.size
+    p = np.bincount((codes + 5).ravel()) / codes.size
     p = p[p > 0]
     return lost(w, out, test), -(p * np.log2(p)).sum(), (codes == 0).mean()
 
@@ -162,21 +188,32 @@ ARMS = (
     ("escapes 1 %", {"escapes": .01}),
     ("escapes 3 %", {"escapes": .03}),
     ("escapes 10 %", {"escapes": .1}),
+    ("groups of zeros 1 %", {"zeros": .01}),
+    ("groups of zeros 5 %", {"zeros": .05}),
+    ("groups of zeros 10 %", {"zeros": .1}),
+    ("two planes, scales 3 : 1 (9 levels)", {"levels": 9}),
+    ("8 levels (B2_Q3)", {"levels": 8}),
+    ("4 levels (B2_Q2)", {"levels": 4}),
 )
 
 
 def main():
-    if len(sys.argv) != 4:
-        raise SystemExit("usage: arms.py MODEL TRAIN TEST")
-    items = matrices(*sys.argv[1:])
-    with open(pathlib.Path(__file__).with_suffix(".csv"), "w", newline="", encoding="utf-8") as f:
+    if len(sys.argv) < 4:
+        raise SystemExit("usage: arms.py MODEL TRAIN TEST [ARM...]")
+    items, wanted = matrices(*sys.argv[1:4]), sys.argv[4:]
+    arms = [a for a in ARMS if not wanted or a is ARMS[0] or any(a[0].startswith(w) for w in wanted)]
+    path = pathlib.Path(__file__).with_suffix(".csv")
+    with open(path, "a" if wanted else "w", newline="", encoding="utf-8") as f:
         rows = csv.writer(f, lineterminator="\n")
-        rows.writerow("model,arm,ratio,least,greatest,entropy_bits,zeros".split(","))
+        if not wanted:
+            rows.writerow("model,arm,ratio,least,greatest,entropy_bits,zeros".split(","))
         base = None
-        for name, how in ARMS:
+        for name, how in arms:
             found = np.array([try_arm(item, **how) for item in items])
             base = found[:, 0] if base is None else base
             r = found[:, 0] / base
+            if wanted and how is ARMS[0][1]:
+                continue  # it is there
             rows.writerow([pathlib.Path(sys.argv[1]).stem, name, *("%.3f" % x for x in (
                 r.mean(), r.min(), r.max(), found[:, 1].mean(), found[:, 2].mean()))])
             f.flush()

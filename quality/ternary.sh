@@ -13,6 +13,9 @@
 #   unrotated one-block   no rotation; one block for all widths (64, not 64 and 512)
 #   full-width            blocks as wide as the rows (576 and 1,536)
 #   all-mismatch          makes up for the whole error of what came before, not for half
+#   fold-A    columns scaled by rms^A (A: .25, .5, .75, or auto) before rounding; unrotated-fold-A
+#   sorted    hidden values in the order of their rms; sorted-stream: those of the residual
+#             stream too, of MODEL as F32 (other types have blocks across these columns)
 #   wiki-maths no-wiki    calibrated on these mixes (docs/COMPRESS.md), not on TRAIN
 #   removed   two layers less (prune --layers 2), the others as in refinement
 #   words     all linear layers in B2_C64 (1.625 bits: words of four codes)
@@ -104,6 +107,16 @@ for name in ${*:-absmean ls rotation compensation mismatch refinement}; do
         more=("${keep[@]}")
         ;;
     unrotated) row $name "$tokens" "${cal[@]}" --rotate none ;;
+    fold-*) row $name "$tokens" "${cal[@]}" --fold "${name#fold-}" ;;
+    unrotated-fold-*) row $name "$tokens" "${cal[@]}" --rotate none --fold "${name#unrotated-fold-}" ;;
+    sorted) row $name "$tokens" "${cal[@]}" --sort ;;
+    sorted-stream)
+        source=$work/floats.gguf
+        "$bonsai2" export "$model" -o "$source" --format gguf-f32 --force >/dev/null
+        row $name "$tokens" "${cal[@]}" --sort
+        rm -f "$source"
+        source=$model
+        ;;
     full-width) row $name "$tokens" "${cal[@]}" --rotate whole ;;
     one-block) row $name "$tokens" "${cal[@]}" --rotate auto ;;
     all-mismatch) row $name "$tokens" "${cal[@]}" --mismatch 1 ;;

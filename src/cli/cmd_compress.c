@@ -6,25 +6,27 @@
 #include "base/file.h"
 #include "cli/calib_cmd.h"
 #include "cli/distill_opts.h"
-#include "compress/pipeline.h"
-#include "compress/remove.h"
+#include "compress/fold.h"
 
 #include <cjson/cJSON.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct compress {
     struct cli_common common;
     const char *output, *budget, *effort, *rotate, *ternary_rule, *tail, *report,
-        *types, *costs;
+        *types, *costs, *fold;
     struct calib_cmd texts;
     struct opt_list rules;
     int64_t refine, layers, metric_width, remove;
     double mismatch;
-    bool dry_run, force;
+    bool dry_run, force, sort;
     struct recipe recipe;
     struct distill_words words; /* of effort best */
     struct distill_report distilled;
+    struct fold_params folding;
+    struct fold_report folded;    /* with --fold or --sort */
     struct remove_report removed; /* with --remove */
 };
 
@@ -92,6 +94,43 @@ static void removed_text(struct str *out, const struct remove_report *r, bool dr
                 "smaller models and costs stay beside the output until it is made\n");
 }
 
+/* Whether columns change before they are rounded. */
+static bool folds(const struct compress *c)
+{
+    return c->folding.exponent != 0.0 || c->folding.sort;
+}
+
+static void folded_json(cJSON *o, const struct fold_report *r)
+{
+    cJSON_AddNumberToObject(o, "exponent", r->exponent);
+    cJSON_AddStringToObject(o, "sorted",
+                            r->stream   ? "hidden, stream"
+                            : r->sorted ? "hidden"
+                                        : "none");
+    cJSON *tried = cJSON_AddArrayToObject(o, "tried");
+    for (int i = 0; i < FOLD_TRIES; i++) {
+        if (!isfinite(r->kld[i]))
+            continue;
+        cJSON *each = cJSON_CreateObject();
+        cJSON_AddNumberToObject(each, "exponent", fold_exponent[i]);
+        cJSON_AddNumberToObject(each, "kld", r->kld[i]);
+        cJSON_AddItemToArray(tried, each);
+    }
+}
+
+static void folded_text(struct str *out, const struct fold_report *r)
+{
+    str_printf(out, "\ncolumns scaled by rms^%g, %s\n", r->exponent,
+               r->stream   ? "hidden values and residual stream sorted"
+               : r->sorted ? "hidden values sorted"
+                           : "not sorted");
+    for (int i = 0; i < FOLD_TRIES; i++)
+        if (isfinite(r->kld[i]))
+            str_printf(out, "  rms^%-4g  kld %.4f with few tokens%s\n",
+                       fold_exponent[i], r->kld[i],
+                       fold_exponent[i] == r->exponent ? "  taken" : "");
+}
+
 static cJSON *json_of(const struct compress *c, const struct report *r)
 {
     cJSON *json = report_json(r);
@@ -100,6 +139,8 @@ static cJSON *json_of(const struct compress *c, const struct report *r)
         distill_json(cJSON_AddObjectToObject(json, "distillation"), &c->distilled);
     if (json && c->remove > 0)
         removed_json(cJSON_AddObjectToObject(json, "removal"), &c->removed);
+    if (json && folds(c))
+        folded_json(cJSON_AddObjectToObject(json, "fold"), &c->folded);
     return json;
 }
 
@@ -127,11 +168,25 @@ static int print_report(const struct compress *c, const struct report *r)
         report_text(r, c->common.verbose, &text);
     if (!c->common.json && c->remove > 0)
         removed_text(&text, &c->removed, c->dry_run);
+    if (!c->common.json && folds(c))
+        folded_text(&text, &c->folded);
     if (!c->common.json && c->recipe.effort == RECIPE_BEST && !c->dry_run) {
         str_put(&text, "\n");
         distill_text(&text, &c->distilled);
     }
     return calib_cmd_print(&c->common, c->common.json ? json_of(c, r) : NULL, &text);
+}
+
+static enum b2_status run_stages(struct report *r, struct compress *c,
+                                 const struct pipeline_params *p, struct b2_err *err)
+{
+    if (folds(c)) {
+        const enum b2_status rc = fold_run(r, &c->folded, &c->folding, p, err);
+        c->removed = c->folded.removed;
+        return rc;
+    }
+    return c->remove > 0 ? remove_run(r, &c->removed, p, (int)c->remove, err)
+                         : pipeline_run(r, p, err);
 }
 
 static int compress_run(struct compress *c, const char *source)
@@ -173,8 +228,7 @@ static int compress_run(struct compress *c, const char *source)
     if (!rc)
         rc = calib_cmd_self(&c->texts, &self, &err);
     if (!rc)
-        rc = c->remove > 0 ? remove_run(&report, &c->removed, &p, (int)c->remove, &err)
-                           : pipeline_run(&report, &p, &err);
+        rc = run_stages(&report, c, &p, &err);
     int code = rc ? cli_report_error(&err) : print_report(c, &report);
     if (!rc && c->report && write_report(c, &report, &err))
         code = cli_report_error(&err);
@@ -182,6 +236,30 @@ static int compress_run(struct compress *c, const char *source)
     report_free(&report);
     calib_cmd_end(&c->texts);
     return code;
+}
+
+/* "none", "auto" or a number. */
+static int read_fold(struct compress *c, const struct cmd *cmd)
+{
+    char *end = NULL;
+
+    c->folding = (struct fold_params){.sort = c->sort, .max_layers = (int)c->remove};
+    if (c->fold && strcmp(c->fold, "auto") == 0) {
+        c->folding.exponent = (double)NAN;
+    } else if (c->fold && strcmp(c->fold, "none") != 0) {
+        c->folding.exponent = strtod(c->fold, &end);
+        if (end == c->fold || *end || !(c->folding.exponent >= 0.0) ||
+            c->folding.exponent > 1.0)
+            return cli_usage_error(
+                cmd, "--fold %.20s: none, auto, or a number from 0 to 1", c->fold);
+    }
+    if (folds(c) && c->texts.calib.n == 0)
+        return cli_usage_error(cmd, "--fold and --sort need --calib FILE: what flows "
+                                    "through each column");
+    if (folds(c) && !c->output)
+        return cli_usage_error(cmd, "--fold and --sort need -o FILE, beside which the "
+                                    "rewritten model lies");
+    return OPT_RUN;
 }
 
 /* From parsed options to the recipe. OPT_RUN, or the exit code. */
@@ -207,12 +285,15 @@ static int read_words(struct compress *c, const struct cmd *cmd)
         return cli_usage_error(cmd,
                                "--remove needs -o FILE, beside which smaller models "
                                "are tried");
+    int code = read_fold(c, cmd);
+    if (code != OPT_RUN)
+        return code;
     if (strcmp(c->effort, "best") != 0 && c->words.held.n > 0)
         return cli_usage_error(cmd, "--held goes with --effort best");
     if (strcmp(c->effort, "best") != 0 && c->words.p.teacher)
         return cli_usage_error(cmd, "--teacher goes with --effort best");
     c->words.p.seed = (uint64_t)c->common.seed;
-    int code = distill_words_read(&c->words, cmd);
+    code = distill_words_read(&c->words, cmd);
     if (code != OPT_RUN)
         return code;
     if (read_recipe(c, &err))
@@ -235,6 +316,16 @@ static int read_words(struct compress *c, const struct cmd *cmd)
     {OPT_INT, 0, "metric-width", "N", &(c)->metric_width, 0, 1e6, \
      "Wider inputs are cut into parts with statistics of their own, which take memory " \
      "as the square of their width; 0: none is. [6144]"}
+
+/* The same model with other columns, before rounding. */
+#define FOLD_OPTS(c) \
+    {OPT_STR, 0, "fold", "none|auto|A", &(c)->fold, 0, 0, \
+     "With --calib: scale columns by a power of two near (rms of the input)^A and what " \
+     "comes before them by its inverse, which changes no output; auto: the best of " \
+     "0, 0.25, 0.5 and 0.75 by divergence, each compressed with 4096 tokens. [none]"}, \
+    {OPT_FLAG, 0, "sort", NULL, &(c)->sort, 0, 0, \
+     "With --calib: hidden values in the order of their rms; the residual stream's too, " \
+     "where the table of tokens is F32, F16 or BF16."}
 
 /* How ternary groups and rows are rounded. */
 #define ROUNDING_OPTS(c) \
@@ -297,6 +388,7 @@ int cmd_compress(int argc, char **argv)
          "With a budget in bytes and --calib: also try the model with 1 to N layers "
          "less "
          "(see prune), and make what loses least."},
+        FOLD_OPTS(&c),
         ROUNDING_OPTS(&c),
         {OPT_STR, 0, "teacher", "FILE|DIR", &c.words.p.teacher, 0, 0,
          "With --effort best: what to learn from instead of the source, which is this "

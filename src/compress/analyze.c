@@ -7,7 +7,6 @@
 #include "base/mem.h"
 #include "compress/netmodel.h"
 #include "format/json.h"
-#include "model/vocab.h"
 
 #include <cjson/cJSON.h>
 #include <math.h>
@@ -51,18 +50,12 @@ static void stage(const struct analyze *a, const char *name, uint64_t total)
 
 static enum b2_status read_calibration(struct analyze *a, struct b2_err *err)
 {
-    struct calib_params cp = *a->p->calib;
-    struct tokenizer *tok = NULL;
     struct str text = {0};
 
-    cp.meta = modelfile_meta(a->m->mf);
-    cp.log = a->p->log;
-    if (cp.n_files == 0)
+    if (a->p->calib->n_files == 0)
         return err_set(err, B2_EARG, "no text to calibrate on: give --calib FILE");
-    enum b2_status rc = vocab_tokenizer(&tok, cp.meta, err);
-    if (!rc)
-        rc = calib_make(&a->calib, tok, &cp, err);
-    tok_free(tok);
+    enum b2_status rc = calib_of_model(&a->calib, modelfile_meta(a->m->mf), a->p->calib,
+                                       a->p->log, err);
     if (rc)
         return rc;
     a->n_calib = a->calib.n_seqs - 1;

@@ -11,6 +11,7 @@
 #include "compress/overlap.h"
 #include "compress/recipe.h"
 #include "format/hash.h"
+#include "model/vocab.h"
 
 #include <string.h>
 
@@ -347,6 +348,22 @@ enum b2_status calib_make(struct calib *out, const struct tokenizer *tok,
     calib_streams_free(streams);
     if (rc)
         calib_free(out);
+    return rc;
+}
+
+enum b2_status calib_of_model(struct calib *out, const struct meta *meta,
+                              const struct calib_params *p, const struct log *log,
+                              struct b2_err *err)
+{
+    struct calib_params own = *p;
+    struct tokenizer *tok = NULL;
+    enum b2_status rc = vocab_tokenizer(&tok, meta, err);
+
+    own.meta = meta;
+    own.log = log;
+    if (!rc)
+        rc = calib_make(out, tok, &own, err);
+    tok_free(tok);
     return rc;
 }
 

@@ -75,6 +75,10 @@ void calib_streams_free(struct calib_stream *streams);
  * files. */
 enum b2_status calib_make(struct calib *out, const struct tokenizer *tok,
                           const struct calib_params *p, struct b2_err *err) NODISCARD;
+/* The same with the tokenizer and the chat template in a model's keys; log for p's. */
+enum b2_status calib_of_model(struct calib *out, const struct meta *meta,
+                              const struct calib_params *p, const struct log *log,
+                              struct b2_err *err) NODISCARD;
 /* The tokens of at most max_tokens in whole sequences at even distances, at least one, and
  * behind them the last sequence, which is the probe: *n_seqs * ctx; mem_free(). NULL: out
  * of memory. */

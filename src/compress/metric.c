@@ -4,9 +4,9 @@
 #include "compress/metric.h"
 
 #include "base/mem.h"
+#include "compress/rank.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { TILE = 96, SOLVE_ROWS = 64 };
@@ -190,20 +190,6 @@ static void rotate_both(double *h, int64_t d, const struct rotate *rotate, float
             h[i * d + k] = h[k * d + i] = 0.5 * (h[i * d + k] + h[k * d + i]);
 }
 
-struct ranked {
-    double key;
-    int32_t at;
-};
-
-static int by_falling_key(const void *pa, const void *pb)
-{
-    const struct ranked *a = pa, *b = pb;
-
-    if (a->key != b->key)
-        return a->key > b->key ? -1 : 1;
-    return (a->at > b->at) - (a->at < b->at);
-}
-
 /* Runs [first + k * n, + n) of columns, k < count, by falling sums of their diagonal. */
 static void rank_runs(struct ranked *r, const double *h, int64_t d, int64_t first,
                       int64_t n, int64_t count)
@@ -213,7 +199,7 @@ static void rank_runs(struct ranked *r, const double *h, int64_t d, int64_t firs
         for (int64_t i = r[k].at; i < r[k].at + n; i++)
             r[k].key += h[i * d + i];
     }
-    qsort(r, (size_t)count, sizeof *r, by_falling_key);
+    rank_falling(r, count);
 }
 
 static bool make_order(struct metric *m, const double *h)

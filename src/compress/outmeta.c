@@ -30,7 +30,8 @@ static bool is_dropped(const char *key)
 {
     return strncmp(key, "split.", 6) == 0 || strcmp(key, "general.alignment") == 0 ||
            (strncmp(key, "bonsai2.", 8) == 0 && !rotation_is_key(key) &&
-            !tiers_is_key(key) && strcmp(key, "bonsai2.prune") != 0);
+            !tiers_is_key(key) && strcmp(key, "bonsai2.prune") != 0 &&
+            strncmp(key, OUTMETA_FOLD, strlen(OUTMETA_FOLD)) != 0);
 }
 
 static enum dtype main_type(const struct choose *c)

@@ -9,6 +9,7 @@
  *   bonsai2.source.sha256      of all its bytes; of a source that `prune` made, the key
  *                              bonsai2.prune names the one before
  *   bonsai2.source.recipe      the recipe that the source itself was made with, if any
+ *   bonsai2.fold.*             how its columns were changed before (fold.h), if they were
  *   bonsai2.recipe             JSON (recipe.h)
  *   bonsai2.seed
  *   bonsai2.ternary.rule       "ls", "round", "threshold", "twn"
@@ -18,6 +19,9 @@
 #define COMPRESS_OUTMETA_H
 
 #include "compress/choose.h"
+
+/* What fold.h writes; says nothing any more once columns go or move again. */
+#define OUTMETA_FOLD "bonsai2.fold."
 
 struct outmeta_source {
     const char *path; /* by which it is named */

@@ -11,7 +11,6 @@
 #include "compress/round.h"
 #include "compress/tiers.h"
 #include "format/gguf.h"
-#include "model/vocab.h"
 
 #include <math.h>
 #include <string.h>
@@ -460,19 +459,12 @@ static enum b2_status fill_report(struct pipeline *pl, struct report *r,
 /* The calibration becomes a part of the recipe. */
 static enum b2_status read_calibration(struct pipeline *pl, struct b2_err *err)
 {
-    struct calib_params cp = *pl->p->calib;
-    struct tokenizer *tok = NULL;
-
-    cp.meta = modelfile_meta(pl->mf);
-    cp.log = pl->p->log;
-    if (cp.n_files == 0)
+    if (pl->p->calib->n_files == 0)
         return err_set(
             err, B2_EARG,
             "--effort normal and best need texts to calibrate on: give --calib FILE");
-    enum b2_status rc = vocab_tokenizer(&tok, cp.meta, err);
-    if (!rc)
-        rc = calib_make(&pl->calib, tok, &cp, err);
-    tok_free(tok);
+    enum b2_status rc = calib_of_model(&pl->calib, modelfile_meta(pl->mf), pl->p->calib,
+                                       pl->p->log, err);
     if (rc)
         return rc;
     calib_json(&pl->calib, &pl->calib_text);

@@ -6,7 +6,6 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "compress/convert.h"
-#include "model/vocab.h"
 
 #include <math.h>
 #include <string.h>
@@ -19,18 +18,12 @@ static const uint64_t OTHER_BYTES = (uint64_t)160 << 20;
 
 static enum b2_status read_calibration(struct prune *k, struct b2_err *err)
 {
-    struct calib_params cp = *k->p->calib;
-    struct tokenizer *tok = NULL;
     struct str text = {0};
 
-    if (cp.n_files == 0)
+    if (k->p->calib->n_files == 0)
         return B2_OK;
-    cp.meta = modelfile_meta(k->m->mf);
-    cp.log = k->p->log;
-    enum b2_status rc = vocab_tokenizer(&tok, cp.meta, err);
-    if (!rc)
-        rc = calib_make(&k->calib, tok, &cp, err);
-    tok_free(tok);
+    enum b2_status rc = calib_of_model(&k->calib, modelfile_meta(k->m->mf), k->p->calib,
+                                       k->p->log, err);
     if (rc)
         return rc;
     k->n_calib = k->calib.n_seqs - 1;

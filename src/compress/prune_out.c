@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "compress/outmeta.h"
 #include "compress/role.h"
 #include "format/gguf.h"
 #include "tensor/quant.h"
@@ -232,7 +233,8 @@ static enum b2_status make_meta(struct writing *w, struct b2_err *err)
         const struct meta_kv *kv = meta_at(from, i);
         if (strncmp(kv->key, "split.", 6) != 0 &&
             strcmp(kv->key, "general.alignment") != 0 &&
-            strcmp(kv->key, "general.parameter_count") != 0)
+            strcmp(kv->key, "general.parameter_count") != 0 &&
+            strncmp(kv->key, OUTMETA_FOLD, strlen(OUTMETA_FOLD)) != 0)
             rc = copy_key(w, kv, err);
     }
     if (!rc)

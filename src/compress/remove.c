@@ -4,14 +4,12 @@
 #include "compress/remove.h"
 
 #include "base/file.h"
-#include "base/mem.h"
+#include "compress/memo.h"
 #include "compress/prune.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
-enum { PRUNE_TOKENS = 4096, KEY_MAX = 1 << 20 };
+enum { PRUNE_TOKENS = 4096 };
 
 struct removing {
     const struct pipeline_params *p;
@@ -49,23 +47,6 @@ static enum b2_status make_key(const struct removing *m, int layers, struct str 
     for (int i = 0; i < c->n_files; i++)
         str_printf(out, " %s", c->files[i]);
     return str_ok(out) ? B2_OK : err_set(err, B2_ENOMEM, "out of memory");
-}
-
-/* The divergence that an earlier run found, if its model is still there; NaN: make it. */
-static double known(const struct removing *m, const char *key)
-{
-    double kld = (double)NAN;
-    char *text = NULL;
-    size_t n = 0;
-
-    if (!file_exists(m->model.data) || !file_exists(m->key.data) ||
-        file_read_all(&text, &n, m->key.data, KEY_MAX, NULL))
-        return kld;
-    const size_t len = strlen(key);
-    if (n > len && memcmp(text, key, len) == 0 && text[len] == '\n')
-        kld = strtod(text + len + 1, NULL); /* file_read_all() ends it with a zero */
-    mem_free(text);
-    return kld;
 }
 
 static enum b2_status prune(const struct removing *m, int layers, double *kld,
@@ -109,15 +90,12 @@ static enum b2_status smaller_model(struct removing *m, int layers, double *kld,
     enum b2_status rc = make_key(m, layers, &key, err);
 
     if (!rc)
-        *kld = known(m, key.data);
+        *kld =
+            file_exists(m->model.data) ? memo_get(m->key.data, key.data) : (double)NAN;
     if (!rc && !isfinite(*kld)) {
         rc = prune(m, layers, kld, err);
-        if (!rc) {
-            str_printf(&key, "\n%.17g\n", *kld);
-            rc = str_ok(&key)
-                     ? file_write_all(m->key.data, key.data, key.len, true, err)
-                     : err_set(err, B2_ENOMEM, "out of memory");
-        }
+        if (!rc)
+            rc = memo_put(m->key.data, key.data, *kld, err);
     }
     str_free(&key);
     return rc;

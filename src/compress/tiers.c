@@ -4,9 +4,9 @@
 #include "compress/tiers.h"
 
 #include "base/mem.h"
+#include "compress/rank.h"
 #include "format/tiers.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static const struct {
@@ -17,24 +17,10 @@ static const struct {
     {DT_Q4_0, DT_B2_Q2, 40}, {DT_Q4_0, DT_B2_Q3, 20},
 };
 
-struct counted {
-    int64_t count;
-    int32_t row;
-};
-
-static int by_count(const void *a, const void *b)
-{
-    const struct counted *x = a, *y = b;
-
-    if (x->count != y->count)
-        return x->count < y->count ? 1 : -1;
-    return (x->row > y->row) - (x->row < y->row);
-}
-
 static enum b2_status rank_rows(struct choose *c, int64_t rows, const int32_t *ids,
                                 int64_t n, struct b2_err *err)
 {
-    struct counted *all = mem_calloc((size_t)rows, sizeof *all);
+    struct ranked *all = mem_calloc((size_t)rows, sizeof *all);
 
     c->rank = mem_calloc((size_t)rows, sizeof *c->rank);
     if (!all || !c->rank) {
@@ -42,13 +28,13 @@ static enum b2_status rank_rows(struct choose *c, int64_t rows, const int32_t *i
         return err_set(err, B2_ENOMEM, "ranks of tokens: out of memory");
     }
     for (int64_t r = 0; r < rows; r++)
-        all[r].row = (int32_t)r;
+        all[r].at = (int32_t)r;
     for (int64_t i = 0; i < n; i++)
         if (ids[i] >= 0 && ids[i] < rows)
-            all[ids[i]].count++;
-    qsort(all, (size_t)rows, sizeof *all, by_count);
+            all[ids[i]].key += 1.0;
+    rank_falling(all, rows);
     for (int64_t k = 0; k < rows; k++)
-        c->rank[all[k].row] = (int32_t)k;
+        c->rank[all[k].at] = (int32_t)k;
     mem_free(all);
     return B2_OK;
 }

@@ -1,6 +1,6 @@
 """program.py - what the tests that run the program from the outside share; BONSAI2 is their
 first word."""
-import json, os, subprocess, sys
+import json, os, signal, subprocess, sys, time
 
 BIN = sys.argv[1]
 
@@ -24,6 +24,17 @@ def js(*args, **env):
 def check(cond, what):
     if not cond:
         sys.exit(f"FAILED: {what}")
+
+
+def killed(args, out, seconds):
+    """Runs it towards the file `out`, kills it after so many seconds, and lets the same
+    command go on if it was not done."""
+    p = subprocess.Popen([BIN, *args], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    time.sleep(seconds)
+    p.send_signal(signal.SIGKILL)
+    p.wait()
+    if not os.path.exists(out):
+        call(*args)
 
 
 def write_words(path, lines, kinds):

@@ -4,9 +4,9 @@ Teacher and student have other layers (fewer of them, narrower ones); what comes
 nearer to the whole model than what came in, the same for any number of threads and after
 kills, and as the last stage of compress.
 """
-import json, os, signal, subprocess, sys, tempfile, time
+import os, subprocess, sys, tempfile
 
-from program import BIN, call, check, data, js, write_words
+from program import call, check, data, js, killed, write_words
 
 TINY = sys.argv[2]
 
@@ -39,13 +39,7 @@ with tempfile.TemporaryDirectory() as tmp:
         js(*args, "--threads", "3", "-o", path("t.gguf"), "--force")
         check(data(path("t.gguf")) == want, f"{what}: other bytes with 3 threads")
         for seconds in (0.1, 0.5):
-            run = [BIN, *args, "--threads", "1", "-o", path("k.gguf"), "--quiet"]
-            p = subprocess.Popen(run, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            time.sleep(seconds)
-            p.send_signal(signal.SIGKILL)
-            p.wait()
-            if not os.path.exists(path("k.gguf")):
-                call(*run[1:])
+            killed([*args, "--threads", "1", "-o", path("k.gguf"), "--quiet"], path("k.gguf"), seconds)
             check(data(path("k.gguf")) == want, f"{what}: other bytes after a kill at {seconds} s")
             os.remove(path("k.gguf"))
 

@@ -3,9 +3,9 @@
 Budgets below the smallest types take layers away; where types suffice nothing changes; the
 same bytes come from any number of threads and after kills; what is tried on the way goes.
 """
-import glob, os, signal, subprocess, sys, tempfile, time
+import glob, os, subprocess, sys, tempfile
 
-from program import BIN, call, check, data, js, write_words
+from program import call, check, data, js, killed, write_words
 
 TINY = sys.argv[2]
 
@@ -48,13 +48,7 @@ with tempfile.TemporaryDirectory() as tmp:
     check(data(other) == raw, "other bytes with 3 threads")
     for seconds in (0.3, 1.2):
         os.remove(out)
-        run = [BIN, *base, *budget, "--remove", "3", "-o", out, "--quiet"]
-        p = subprocess.Popen(run, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        time.sleep(seconds)
-        p.send_signal(signal.SIGKILL)
-        p.wait()
-        if not os.path.exists(out):
-            call(*run[1:])
+        killed([*base, *budget, "--remove", "3", "-o", out, "--quiet"], out, seconds)
         check(data(out) == raw, f"other bytes after a kill at {seconds} s")
         check(not beside(), f"left behind after a kill: {beside()}")
 
