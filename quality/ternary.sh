@@ -14,6 +14,7 @@
 #   full-width            blocks as wide as the rows (576 and 1,536)
 #   all-mismatch          makes up for the whole error of what came before, not for half
 #   fold-A    columns scaled by rms^A (A: .25, .5, .75, or auto) before rounding; unrotated-fold-A
+#   zeros-A   a share A of each row's groups are zeros and not stored (--zero-groups)
 #   sorted    hidden values in the order of their rms; sorted-stream: those of the residual
 #             stream too, of MODEL as F32 (other types have blocks across these columns)
 #   wiki-maths no-wiki    calibrated on these mixes (docs/COMPRESS.md), not on TRAIN
@@ -109,6 +110,7 @@ for name in ${*:-absmean ls rotation compensation mismatch refinement}; do
     unrotated) row $name "$tokens" "${cal[@]}" --rotate none ;;
     fold-*) row $name "$tokens" "${cal[@]}" --fold "${name#fold-}" ;;
     unrotated-fold-*) row $name "$tokens" "${cal[@]}" --rotate none --fold "${name#unrotated-fold-}" ;;
+    zeros-*) row $name "$tokens" "${cal[@]}" --zero-groups "${name#zeros-}" ;;
     sorted) row $name "$tokens" "${cal[@]}" --sort ;;
     sorted-stream)
         source=$work/floats.gguf

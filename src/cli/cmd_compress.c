@@ -20,7 +20,7 @@ struct compress {
     struct calib_cmd texts;
     struct opt_list rules;
     int64_t refine, layers, metric_width, remove;
-    double mismatch;
+    double mismatch, zero_groups;
     bool dry_run, force, sort;
     struct recipe recipe;
     struct distill_words words; /* of effort best */
@@ -54,6 +54,7 @@ static enum b2_status read_recipe(struct compress *c, struct b2_err *err)
     if (!rc && c->types)
         rc = recipe_set_types(r, c->types, err);
     r->layers = (int)c->layers;
+    r->zero_groups = c->zero_groups;
     r->mismatch = c->mismatch;
     r->metric_width = c->metric_width;
     r->refine = (int)c->refine;
@@ -288,6 +289,9 @@ static int read_words(struct compress *c, const struct cmd *cmd)
     int code = read_fold(c, cmd);
     if (code != OPT_RUN)
         return code;
+    if (c->zero_groups > 0.0 && strcmp(c->effort, "normal") != 0)
+        return cli_usage_error(cmd,
+                               "--zero-groups goes with --calib and --effort normal");
     if (strcmp(c->effort, "best") != 0 && c->words.held.n > 0)
         return cli_usage_error(cmd, "--held goes with --effort best");
     if (strcmp(c->effort, "best") != 0 && c->words.p.teacher)
@@ -308,6 +312,10 @@ static int read_words(struct compress *c, const struct cmd *cmd)
 /* From effort normal on. */
 /* clang-format off */
 #define COMPENSATE_OPTS(c) \
+    {OPT_NUM, 0, "zero-groups", "SHARE", &(c)->zero_groups, 0.0, 0.9, \
+     "This share of the groups of each row of ternary linear layers, those that matter " \
+     "least, becomes zeros and is left out of the file. Less bytes, more error; memory " \
+     "as without. Only programs that know bonsai2.zeros keys can run the file. [0]"}, \
     {OPT_NUM, 0, "mismatch", "SHARE", &(c)->mismatch, 0.0, 1.0, \
      "How much of the error of earlier layers each layer makes up for. [0.5]"}, \
     {OPT_INT, 0, "refine", "N", &(c)->refine, 0, 100, \

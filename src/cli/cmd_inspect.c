@@ -233,6 +233,22 @@ static void put_tiers(struct str *s, const struct inspect *in)
                dtype_info(rare->type)->name);
 }
 
+static void put_left_out(struct str *s, const struct inspect *in)
+{
+    int64_t groups = 0, bytes = 0;
+
+    for (int64_t i = 0; i < modelfile_n_tensors(in->mf); i++) {
+        const int64_t n = modelfile_left_out(in->mf, i);
+        groups += n;
+        bytes += n * dtype_info(modelfile_tensor(in->mf, i)->type)->bytes;
+    }
+    if (groups > 0)
+        str_printf(s,
+                   "  left out      %" PRId64 " groups of zeros, %" PRId64
+                   " bytes, are made when the file is read\n",
+                   groups, bytes);
+}
+
 static void put_tokenizer(struct str *s, const struct inspect *in)
 {
     const struct meta *m = modelfile_meta(in->mf);
@@ -337,6 +353,7 @@ static int print_text(const struct inspect *in)
     put_rotation(&s, in);
     put_padding(&s, in);
     put_tiers(&s, in);
+    put_left_out(&s, in);
     put_tokenizer(&s, in);
     put_types(&s, in);
     put_tensors(&s, in);
@@ -393,6 +410,9 @@ static void add_tensors(cJSON *root, const struct inspect *in)
         cJSON_AddItemToObject(o, "shape", shape);
         cJSON_AddNumberToObject(o, "bytes", (double)t->n_bytes);
         cJSON_AddNumberToObject(o, "padding", (double)t->pad);
+        if (modelfile_left_out(in->mf, i) > 0)
+            cJSON_AddNumberToObject(o, "groups_left_out",
+                                    (double)modelfile_left_out(in->mf, i));
         cJSON_AddItemToArray(list, o);
     }
 }

@@ -259,7 +259,7 @@ static enum b2_status round_part(struct local *l, int64_t layer, enum stream_par
 {
     struct analyze *a = l->a;
     const struct weight *w = walk_weight(a->m, layer, part);
-    const struct compensate_how how = {0.0, 0, TERNARISE_LS};
+    const struct compensate_how how = {0.0, 0, TERNARISE_LS, 0};
     struct compensate_out out = {.bytes = l->bytes[part], .values = a->student.w[part]};
 
     if (a->p->plain)

@@ -79,6 +79,19 @@ static bool will_fold(const struct choose *c, const struct choose_item *it,
                             it->why == CHOOSE_BUDGET && mixes_rotated(c->recipe));
 }
 
+/* Groups of zeros are made by compensation, in matrices of layers. */
+static int64_t left_out(const struct choose *c, const struct choose_item *it,
+                        const struct choose_candidate *cand)
+{
+    const unsigned flags = dtype_info(cand->type)->flags;
+
+    if (c->recipe->effort < RECIPE_NORMAL || cand->copy || cand->pad > 0 ||
+        !(flags & DTF_TERNARY) || flags & DTF_APART || it->layer < 0 ||
+        it->t->rank != 2 || !role_foldable(it->role))
+        return 0;
+    return (int64_t)(c->recipe->zero_groups * (double)choose_groups(it, cand));
+}
+
 /* Rows that t's group does not divide get a padded candidate. */
 static void add_candidate(const struct choose *c, struct choose_item *it, enum dtype t,
                           bool copy)
@@ -99,6 +112,8 @@ static void add_candidate(const struct choose *c, struct choose_item *it, enum d
         .n_bytes = blocks * (uint64_t)info->bytes * (uint64_t)tensor_rows(it->t),
         .damage = -1.0,
     };
+    struct choose_candidate *cand = &it->candidate[it->n_candidates - 1];
+    cand->left_out = left_out(c, it, cand);
 }
 
 /* The source's bytes. */
@@ -415,7 +430,8 @@ int choose_parts(const struct choose_item *it, const struct choose_candidate *ca
     const int64_t rows = tensor_rows(it->t);
 
     if (cand->n_hot == 0) {
-        part[0] = (struct choose_part){it->t->name, cand->type, rows, 0, cand->n_bytes};
+        part[0] = (struct choose_part){it->t->name, cand->type, rows, 0,
+                                       choose_stored(it, cand)};
         return 1;
     }
     const uint64_t hot = choose_row_bytes(cand->hot, tensor_width(it->t), cand->n_hot);
@@ -437,17 +453,18 @@ const char *choose_name(char buf[CHOOSE_NAME_MAX], const struct choose_candidate
 }
 
 /* What a candidate adds to the file, or its bare bytes. Names of rotated and of padded
- * weights stand once more in keys: the length in 8 bytes, then the name; a padded one's
- * width takes 4 more. */
+ * weights, and of those that leave out groups, stand once more in keys: the length in 8
+ * bytes, then the name; a width takes 4 more, marks what they take. */
 static uint64_t cost(const struct choose_item *it, const struct choose_candidate *cand,
                      bool in_file)
 {
+    const uint64_t stored = choose_stored(it, cand), zeros = choose_marks(it, cand);
     if (!in_file)
-        return cand->n_bytes;
+        return stored + zeros;
     uint64_t name = 8 + strlen(it->t->name);
     uint64_t marks = cand->n_hot ? tiers_mark_bytes(tensor_rows(it->t)) : 0;
-    return align_up_u64(cand->n_bytes, CHOOSE_ALIGN) + (cand->fold ? name : 0) +
-           (cand->pad ? name + 4 : 0) + marks;
+    return align_up_u64(stored, CHOOSE_ALIGN) + (cand->fold ? name : 0) +
+           (cand->pad || cand->left_out ? name + 4 : 0) + marks + zeros;
 }
 
 void choose_smallest(struct choose *c)

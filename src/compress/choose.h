@@ -14,6 +14,7 @@
 #include "compress/role.h"
 #include "compress/rotate.h"
 #include "format/modelfile.h"
+#include "format/zeros.h"
 
 enum choose_why {
     CHOOSE_VECTOR, /* one row: norms and biases stay exact (F32) */
@@ -29,10 +30,12 @@ enum { CHOOSE_MAX_CANDIDATES = 16, CHOOSE_ALIGN = 32 /* of tensors in a GGUF */ 
 
 struct choose_candidate {
     enum dtype type;
-    bool copy;        /* the source's bytes as they are */
-    bool fold;        /* rotated before rounding */
-    int64_t pad;      /* zeros behind each row, after the rotation */
-    uint64_t n_bytes; /* of the whole tensor, with padding */
+    bool copy;   /* the source's bytes as they are */
+    bool fold;   /* rotated before rounding */
+    int64_t pad; /* zeros behind each row, after the rotation */
+    int64_t
+        left_out; /* groups of each row that are zeros and not in the file (zeros.h) */
+    uint64_t n_bytes; /* of the whole tensor, with padding and what is left out */
     int64_t n_hot;    /* a table in two types: rows of type hot; 0: all are of one */
     enum dtype hot;
     double error;  /* relative squared error, measured on sampled rows */
@@ -69,7 +72,7 @@ struct choose_part {
     const char *name;
     enum dtype type;
     int64_t rows;
-    uint64_t at, n_bytes; /* among the candidate's bytes */
+    uint64_t at, n_bytes; /* among the candidate's bytes; in the file */
 };
 
 /* Reads the model's table. On success free with choose_free(). B2_EARG: tensors without
@@ -123,6 +126,30 @@ static inline uint64_t choose_row_bytes(enum dtype t, int64_t width, int64_t row
     const struct dtype_info *info = dtype_info(t);
 
     return (uint64_t)(width / info->block * info->bytes) * (uint64_t)rows;
+}
+
+/* Groups of a row, with those that are left out. */
+static inline int64_t choose_groups(const struct choose_item *it,
+                                    const struct choose_candidate *cand)
+{
+    return tensor_width(it->t) / dtype_info(cand->type)->block;
+}
+
+/* Marks of what is left out (format/zeros.h), of all rows. */
+static inline uint64_t choose_marks(const struct choose_item *it,
+                                    const struct choose_candidate *cand)
+{
+    return cand->left_out == 0 ? 0
+                               : zeros_mark_bytes(choose_groups(it, cand)) *
+                                     (uint64_t)tensor_rows(it->t);
+}
+
+/* Bytes of the tensor in the file. */
+static inline uint64_t choose_stored(const struct choose_item *it,
+                                     const struct choose_candidate *cand)
+{
+    return cand->n_bytes - (uint64_t)(cand->left_out * tensor_rows(it->t)) *
+                               (uint64_t)dtype_info(cand->type)->bytes;
 }
 
 static inline enum dtype choose_row_type(const struct choose *c,

@@ -46,6 +46,25 @@ static void sweep_row(struct comp_block *k, int64_t r, int64_t at, float scale,
     }
 }
 
+void comp_choose_empty(struct comp_block *k, int64_t n)
+{
+    const int64_t d = k->d, G = k->n_groups, group = k->m->group;
+
+    memset(k->empty, 0, (size_t)(k->rows * G));
+    for (int64_t r = 0; r < k->rows && n > 0; r++) {
+        for (int64_t g = 0; g < G; g++)
+            k->ranked[g] =
+                (struct ranked){0.0, (int32_t)(k->m->perm[g * group] / group)};
+        for (int64_t p = 0; p < d; p++) {
+            const double w = (double)k->goal[r * d + p];
+            k->ranked[p / group].key += w * w * (double)k->m->h[p * d + p];
+        }
+        rank_falling(k->ranked, G);
+        for (int64_t i = G - n; i < G; i++)
+            k->empty[r * G + k->ranked[i].at] = 1;
+    }
+}
+
 bool comp_sweep(struct comp_block *k, enum ternarise_rule rule, int64_t *bad)
 {
     int64_t d = k->d, n = k->m->group;
@@ -63,6 +82,8 @@ bool comp_sweep(struct comp_block *k, enum ternarise_rule rule, int64_t *bad)
                 *bad = r;
                 return false;
             }
+            if (k->empty[r * k->n_groups + k->m->perm[at] / n])
+                *scale = *min = 0.0f; /* and so all codes */
             if (k->codes->unit > 1)
                 comp_words_sweep_row(k, r, at, *scale);
             else

@@ -85,10 +85,10 @@ static void write_row(const struct job *j, struct comp_block *k, int64_t r,
 
 /* One row against the teacher's, rotated like it. */
 static void count_row(const struct job *j, struct fit_stat *s, const float *got,
-                      const float *want, int64_t d)
+                      const float *want, const uint8_t *empty, int64_t d)
 {
     s->n += d;
-    for (int64_t at = 0; at < d; at += j->codes->group) {
+    for (int64_t at = 0, g = 0; at < d; at += j->codes->group, g++) {
         int64_t zeros = 0;
         double energy = 0.0;
         for (int64_t i = at; i < at + j->codes->group; i++) {
@@ -101,7 +101,7 @@ static void count_row(const struct job *j, struct fit_stat *s, const float *got,
         s->zeros += zeros;
         if (j->codes->ternary && zeros == j->codes->group) {
             s->zero_groups++;
-            s->underflows += energy > 0.0;
+            s->underflows += energy > 0.0 && !empty[g];
         }
     }
 }
@@ -120,7 +120,7 @@ static void finish_block(const struct job *j, struct comp_block *k, int64_t inde
         memcpy(want, j->w + (first + r) * d, (size_t)d * sizeof *want);
         if (j->rotate)
             rotate_fold_row(j->rotate, want, d);
-        count_row(j, &j->stat[index], got, want, d);
+        count_row(j, &j->stat[index], got, want, k->empty + r * k->n_groups, d);
         if (!j->out->values)
             continue;
         if (j->rotate)
@@ -137,6 +137,7 @@ static bool sweep_block(const struct job *j, struct comp_block *k, int64_t i)
     bool plain[COMP_ROWS] = {false};
     int64_t bad = 0;
 
+    comp_choose_empty(k, j->how->zeros);
     while (!comp_sweep(k, j->how->rule, &bad)) {
         float *row = k->work + bad * k->d;
         if (plain[bad] || !j->target) {
@@ -193,8 +194,11 @@ static bool make_block(struct comp_block *k, const struct job *j)
         mem_calloc((size_t)(COMP_ROWS + 1) * (size_t)(G * G), sizeof *k->normal);
     k->right = mem_calloc(groups, sizeof *k->right);
     k->solved = mem_calloc((size_t)G, sizeof *k->solved);
+    k->empty = mem_calloc(groups, 1);
+    k->ranked = mem_calloc((size_t)G, sizeof *k->ranked);
     return k->goal && k->work && k->value && k->other && k->err && k->code &&
-           k->scale && k->min && k->normal && k->right && k->solved;
+           k->scale && k->min && k->normal && k->right && k->solved && k->empty &&
+           k->ranked;
 }
 
 static void free_block(struct comp_block *k)
@@ -210,6 +214,8 @@ static void free_block(struct comp_block *k)
     mem_free(k->normal);
     mem_free(k->right);
     mem_free(k->solved);
+    mem_free(k->empty);
+    mem_free(k->ranked);
 }
 
 /* Parts added in their order. */

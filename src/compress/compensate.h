@@ -21,6 +21,7 @@ struct compensate_how {
     double eta; /* share of the correction for what came before, 0 to 1 */
     int passes; /* of coordinate descent; 0: neither these nor joint scales */
     enum ternarise_rule rule;
+    int64_t zeros; /* groups of each row, those of the least energy, that become zero */
 };
 
 /* What a matrix [rows, d] becomes. */

@@ -7,6 +7,7 @@
 #define COMPRESS_COMPENSATE_INT_H
 
 #include "compress/compensate.h"
+#include "compress/rank.h"
 #include "compress/words.h"
 
 enum { COMP_ROWS = 64, COMP_BLOCK = 64 };
@@ -22,13 +23,17 @@ struct comp_block {
     float *other; /* [COMP_ROWS, d] */
     float *err;   /* [COMP_ROWS, group or COMP_BLOCK] */
     int8_t *code; /* [COMP_ROWS, d] */
-    float *scale, *min;                /* [COMP_ROWS, n_groups] */
-    double *normal;                    /* [COMP_ROWS, n_groups, n_groups] */
-    double *right;                     /* [COMP_ROWS, n_groups] */
-    double *solved;                    /* [n_groups] */
+    float *scale, *min; /* [COMP_ROWS, n_groups] */
+    double *normal;     /* [COMP_ROWS, n_groups, n_groups] */
+    double *right;      /* [COMP_ROWS, n_groups] */
+    double *solved;     /* [n_groups] */
+    uint8_t *empty;     /* [COMP_ROWS, n_groups] 1: becomes zero; by place in the row */
+    struct ranked *ranked;             /* [n_groups] */
     struct word_metric word[QUAD_MAX]; /* of the columns at hand, types with words */
 };
 
+/* Marks n groups of each row as empty, of the least energy of what they should be. */
+void comp_choose_empty(struct comp_block *k, int64_t n);
 /* Steps 3 and 4. Sweep, false: a scale beyond the type in row *bad. */
 bool comp_sweep(struct comp_block *k, enum ternarise_rule rule, int64_t *bad);
 void comp_scales(struct comp_block *k);

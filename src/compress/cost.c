@@ -75,7 +75,8 @@ static enum b2_status compensate(struct trial *t, struct compensate_out *out,
                                  struct b2_err *err)
 {
     const struct recipe *r = t->k->p->c->recipe;
-    const struct compensate_how how = {0.0, r->refine > 0, r->ternary_rule};
+    const struct compensate_how how = {0.0, r->refine > 0, r->ternary_rule,
+                                       cand->left_out};
     struct codes codes;
 
     if (!codes_of(&codes, cand->type))

@@ -394,7 +394,7 @@ static enum b2_status compensate_part(struct normal *n, struct stage *s,
     const struct choose_candidate *cand = choose_picked(it);
     const struct rotate *rotate = cand->fold ? s->rotate : NULL;
     const struct compensate_how how = {n->p.recipe->mismatch, n->p.recipe->refine,
-                                       n->p.recipe->ternary_rule};
+                                       n->p.recipe->ternary_rule, cand->left_out};
     enum b2_status rc = B2_OK;
 
     if (s->metric.group != p->codes.group || s->metric.unit != p->codes.unit ||

@@ -201,6 +201,33 @@ static enum b2_status set_tiers_key(struct meta *m, const struct choose *c,
     return rc;
 }
 
+/* Marks are zeros until the matrices are there. */
+static enum b2_status set_zeros_keys(struct meta *m, const struct choose *c,
+                                     struct b2_err *err)
+{
+    struct meta_str *names = mem_calloc((size_t)c->n, sizeof *names);
+    uint32_t *widths = mem_calloc((size_t)c->n, sizeof *widths), n = 0;
+    uint64_t n_marks = 0;
+
+    for (int64_t i = 0; names && widths && i < c->n; i++) {
+        const struct tensor *t = c->item[i].t;
+        if (choose_picked(&c->item[i])->left_out == 0)
+            continue;
+        names[n] = (struct meta_str){t->name, strlen(t->name)};
+        widths[n++] = (uint32_t)tensor_width(t);
+        n_marks += choose_marks(&c->item[i], choose_picked(&c->item[i]));
+    }
+    uint8_t *marks = mem_calloc((size_t)n_marks, 1);
+    enum b2_status rc =
+        names && widths && marks
+            ? zeros_set_keys(m, names, widths, n, marks, n_marks, err)
+            : err_set(err, B2_ENOMEM, "keys of groups of zeros: out of memory");
+    mem_free(names);
+    mem_free(widths);
+    mem_free(marks);
+    return rc;
+}
+
 static enum b2_status set_private_keys(struct meta *m, const struct choose *c,
                                        struct b2_err *err)
 {
@@ -234,6 +261,8 @@ enum b2_status outmeta_make(struct meta **out, const struct choose *c,
         rc = set_tail_keys(m, c, err);
     if (!rc)
         rc = set_tiers_key(m, c, err);
+    if (!rc)
+        rc = set_zeros_keys(m, c, err);
     if (!rc)
         rc = set_private_keys(m, c, err);
     if (rc) {

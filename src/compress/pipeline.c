@@ -309,6 +309,11 @@ static enum b2_status write_piece(const struct pipeline *pl, int64_t i,
         const struct choose_item *it = &pl->c.item[k];
         struct choose_part part[2];
         int n = choose_parts(it, choose_picked(it), part);
+        if (choose_picked(it)->left_out > 0) {
+            rc = pipeline_write_packed(out, it, m.data + at, err);
+            file_map_drop(&m, at, choose_picked(it)->n_bytes);
+            n = 0;
+        }
         for (int p = 0; p < n && !rc; p++)
             rc = write_part(out, &m, at + part[p].at, part[p].n_bytes, err);
         at += choose_picked(it)->n_bytes;
@@ -329,7 +334,8 @@ static enum b2_status declare(const struct pipeline *pl, struct gguf_out *out,
         struct choose_part part[2];
         int64_t ne[TENSOR_MAX_RANK];
         memcpy(ne, t->ne, sizeof ne);
-        ne[0] = tensor_width(t) + cand->pad;
+        ne[0] = tensor_width(t) + cand->pad -
+                cand->left_out * dtype_info(cand->type)->block;
         int n = choose_parts(&pl->c.item[i], cand, part);
         for (int k = 0; k < n && !rc; k++) {
             ne[1] = n > 1 ? part[k].rows : ne[1];
@@ -350,10 +356,11 @@ static enum b2_status declare(const struct pipeline *pl, struct gguf_out *out,
 static enum b2_status stage_write(struct pipeline *pl, struct b2_err *err)
 {
     struct gguf_out *out = NULL;
-    enum b2_status rc =
-        gguf_out_open(&out, work_output_path(pl->work), true, pl->meta, err);
+    enum b2_status rc = pipeline_mark_zeros(pl, err);
     uint64_t n_done = 0;
 
+    if (!rc)
+        rc = gguf_out_open(&out, work_output_path(pl->work), true, pl->meta, err);
     if (!rc)
         rc = declare(pl, out, err);
     for (int64_t i = 0; i < pl->n_pieces && !rc; i++) {

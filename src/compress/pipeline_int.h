@@ -8,6 +8,7 @@
 #include "compress/pipeline.h"
 #include "compress/table.h"
 #include "compress/work.h"
+#include "format/gguf.h"
 
 /* Tensors [begin, end) that share a piece: consecutive ones of one layer. */
 struct piece {
@@ -51,6 +52,13 @@ enum b2_status pipeline_compensate(struct pipeline *pl, uint64_t *n_done,
 enum b2_status pipeline_round_table(struct pipeline *pl, int64_t k, uint64_t n_done,
                                     struct b2_err *err) NODISCARD;
 void pipeline_drop_metric(struct pipeline *pl);
+
+/* pipe_zeros.c, of matrices that leave out groups of zeros: what is stored of each of
+ * their rows, from the pieces to the keys; and such a matrix from its whole bytes. */
+enum b2_status pipeline_mark_zeros(struct pipeline *pl, struct b2_err *err) NODISCARD;
+enum b2_status pipeline_write_packed(struct gguf_out *out, const struct choose_item *it,
+                                     const uint8_t *bytes,
+                                     struct b2_err *err) NODISCARD;
 
 /* pipe_best.c, of effort best. Refuses what could not be distilled later on. */
 enum b2_status pipeline_best_check(const struct pipeline *pl,

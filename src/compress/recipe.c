@@ -381,6 +381,8 @@ void recipe_json(const struct recipe *r, struct str *out)
                ternarise_rule_name(r->ternary_rule),
                ternarise_scale_name(r->ternary_rule), tails[r->tail],
                (unsigned long long)r->seed);
+    if (r->zero_groups > 0.0)
+        str_printf(out, ",\"zero_groups\":%.17g", r->zero_groups);
     if (r->layers > 0)
         str_printf(out, ",\"layers\":%d", r->layers);
     if (r->only_types)

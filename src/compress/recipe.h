@@ -59,6 +59,8 @@ struct recipe {
     struct recipe_rule rule[RECIPE_MAX_RULES];
     int n_rules;
     enum ternarise_rule ternary_rule;
+    double
+        zero_groups; /* normal: share of a row's groups that are zeros and left out */
     int layers;      /* only the first of them, the others are kept; 0: all */
     bool only_types; /* a budget chooses from these alone: */
     bool type[N_DTYPES], type_ternary, type_keep;

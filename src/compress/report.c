@@ -58,7 +58,8 @@ enum b2_status report_set_tensors(struct report *r, const struct choose *c,
             .width = tensor_width(it->t),
             .pad = cand->pad,
             .count = tensor_count(it->t),
-            .n_bytes = cand->n_bytes,
+            .n_bytes = choose_stored(it, cand) + choose_marks(it, cand),
+            .left_out = cand->left_out,
             .damage = cand->damage,
             .stat = stat ? stat[i] : (struct fit_stat){0},
             .error = stat ? fit_stat_error(&stat[i]) : cand->error,
@@ -203,6 +204,11 @@ static void text_kept(const struct report *r, int64_t i, struct str *out)
                    type);
 }
 
+static int64_t groups_left_out(const struct report_tensor *t)
+{
+    return t->left_out * (t->count / t->width);
+}
+
 /* What a reader must not miss: tensors that did not become what was asked for, and
  * groups without any weight left. */
 static void text_exceptions(const struct report *r, struct str *out)
@@ -211,7 +217,8 @@ static void text_exceptions(const struct report *r, struct str *out)
 
     for (int64_t i = 0; i < r->n; i++) {
         const struct report_tensor *t = &r->tensor[i];
-        zero_groups += t->stat.zero_groups;
+        /* Those that were meant to be are told of by text_left_out(). */
+        zero_groups += max_i64(0, t->stat.zero_groups - groups_left_out(t));
         underflows += t->stat.underflows;
         if (t->why == CHOOSE_TAIL)
             str_printf(out,
@@ -246,6 +253,23 @@ static void text_padding(const struct report *r, struct str *out)
                "only programs\n             that know bonsai2.tail keys can run this "
                "file\n",
                (long long)r->padded, bytes);
+}
+
+static void text_left_out(const struct report *r, struct str *out)
+{
+    int64_t groups = 0, all = 0;
+
+    for (int64_t i = 0; i < r->n; i++) {
+        const struct report_tensor *t = &r->tensor[i];
+        groups += groups_left_out(t);
+        all += t->left_out > 0 ? t->count / dtype_info(t->type)->block : 0;
+    }
+    if (groups > 0)
+        str_printf(
+            out,
+            "left out     %lld of %lld groups are zeros and not in the file; only "
+            "programs that know\n             bonsai2.zeros keys can run it\n",
+            (long long)groups, (long long)all);
 }
 
 static void text_tiers(const struct report *r, struct str *out)
@@ -293,6 +317,7 @@ static void text_totals(const struct report *r, struct str *out)
                    (long long)r->rotate_block);
     if (r->padded)
         text_padding(r, out);
+    text_left_out(r, out);
     text_tiers(r, out);
     for (int i = 0; i < r->n_stages; i++)
         str_printf(out, "%s%s %.1f s", i ? ", " : "time         ", r->stage[i].name,
@@ -373,6 +398,7 @@ static void json_tensors(const struct report *r, cJSON *j)
         cJSON_AddStringToObject(o, "why", why_text(t->why));
         cJSON_AddBoolToObject(o, "rotated", t->fold);
         cJSON_AddNumberToObject(o, "padding", (double)t->pad);
+        cJSON_AddNumberToObject(o, "groups_left_out", (double)groups_left_out(t));
         cJSON_AddNumberToObject(o, "zero_groups", (double)t->stat.zero_groups);
         cJSON_AddNumberToObject(o, "underflow_groups", (double)t->stat.underflows);
         cJSON_AddItemToArray(tensors, o);

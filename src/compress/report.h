@@ -33,7 +33,8 @@ struct report_tensor {
     bool fold, copy;
     int64_t width, count; /* without padding */
     int64_t pad;          /* values behind each row that are padding */
-    uint64_t n_bytes;     /* with padding */
+    int64_t left_out;     /* groups of each row that are zeros and not in the file */
+    uint64_t n_bytes;     /* with padding, and the marks of what is left out */
     struct fit_stat stat; /* zero in a dry run */
     double damage;        /* nat, measured before the choice; negative: not */
     double error;         /* measured on all values; in a dry run on sampled rows */

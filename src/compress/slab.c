@@ -51,8 +51,14 @@ static enum b2_status compensate_slab(struct compensate_out *part,
                                       const struct slab_job *j, const float *w,
                                       struct b2_err *err)
 {
-    return compensate_rows(part, j->codes, w, j->rows, j->m, j->target, j->rotate,
-                           j->how, j->b, j->pool, err);
+    const struct slabs *s = j->slabs;
+    struct compensate_how how = *j->how;
+
+    /* The slab's part of the row's zeros: parts add up. */
+    how.zeros =
+        j->how->zeros * s->from[j->i + 1] / s->d - j->how->zeros * s->from[j->i] / s->d;
+    return compensate_rows(part, j->codes, w, j->rows, j->m, j->target, j->rotate, &how,
+                           j->b, j->pool, err);
 }
 
 /* Several slabs: through copies of the columns. */

@@ -171,7 +171,7 @@ static enum b2_status round_part(uint8_t *bytes, struct fit_stat *stat,
                                  struct b2_err *err)
 {
     const struct recipe *r = j->c->recipe;
-    const struct compensate_how how = {0.0, j->passes, r->ternary_rule};
+    const struct compensate_how how = {0.0, j->passes, r->ternary_rule, 0};
     const int64_t d = tensor_width(j->it->t);
     const int64_t step = min_i64(part->rows, max_i64(CHUNK_ROWS, BATCH_VALUES / d));
     const uint64_t row_bytes = part->n_bytes / (uint64_t)part->rows;

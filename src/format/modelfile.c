@@ -91,6 +91,8 @@ static enum b2_status open_any(struct modelfile *mf, struct b2_err *err)
         mf->kind = MF_GGUF;
         rc = mf_open_gguf(mf, err);
         if (rc == B2_OK)
+            rc = mf_apply_zeros(mf, err);
+        if (rc == B2_OK)
             rc = mf_apply_tail(mf, err);
         if (rc == B2_OK)
             rc = mf_check_private(mf, err);
@@ -223,6 +225,8 @@ static void add_one(uint8_t *dst, const struct mf_entry *e)
 /* Bytes of the entry in its file. */
 static uint64_t bytes_in_file(const struct mf_entry *e)
 {
+    if (e->how == MF_ZEROS)
+        return e->src_bytes;
     if (e->how != MF_PLUS_ONE && e->how != MF_REGROUP)
         return e->t.n_bytes;
     return (uint64_t)tensor_count(&e->t) * (uint64_t)dtype_info(e->src_type)->bytes;
@@ -246,6 +250,8 @@ enum b2_status modelfile_load(struct modelfile *mf, int64_t i, struct b2_err *er
         mf_delta_load(e->owned, e);
     else if (e->how == MF_JOINED)
         mf_join_load(e->owned, e);
+    else if (e->how == MF_ZEROS)
+        mf_zeros_load(e->owned, e);
     else if (e->t.n_bytes > 0)
         memcpy(e->owned, e->src, (size_t)e->t.n_bytes);
     e->t.data = e->owned;
@@ -273,6 +279,15 @@ void modelfile_drop(const struct modelfile *mf, const uint8_t *p, uint64_t n)
             (uintptr_t)p - (uintptr_t)map->data < map->size)
             file_map_drop(map, (uintptr_t)p - (uintptr_t)map->data, n);
     }
+}
+
+int64_t modelfile_left_out(const struct modelfile *mf, int64_t i)
+{
+    const struct mf_entry *e = &mf->entry[i];
+
+    return e->how == MF_ZEROS ? (int64_t)((e->t.n_bytes - e->src_bytes) /
+                                          (uint64_t)dtype_info(e->t.type)->bytes)
+                              : 0;
 }
 
 uint64_t modelfile_load_bytes(const struct modelfile *mf, int64_t i)

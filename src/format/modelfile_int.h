@@ -28,6 +28,7 @@ enum mf_how {
     MF_REGROUP,  /* heads in another order, mf_delta.c */
     MF_MADE,     /* computed at opening, owned by the arena */
     MF_JOINED,   /* rows of two tensors in F32, tiers.c */
+    MF_ZEROS,    /* with the groups of zeros that the file leaves out, zeros.c */
 };
 
 /* Of each run of elements the first skip stay where they are; behind them unit (g, r) of
@@ -47,6 +48,8 @@ struct mf_entry {
     enum dtype src_type; /* MF_PLUS_ONE, MF_REGROUP: as it lies in the file */
     struct mf_regroup regroup;
     const struct mf_join *join; /* MF_JOINED */
+    const uint8_t *marks;       /* MF_ZEROS: what is stored of each row */
+    uint64_t src_bytes;         /* MF_ZEROS: in the file */
     int64_t order;              /* folders: place in the list */
     uint8_t *owned;             /* what load made, or NULL */
 };
@@ -96,6 +99,11 @@ enum b2_status mf_apply_tail(struct modelfile *mf, struct b2_err *err) NODISCARD
 
 /* tiers.c: the rows of a table whose tensors lie in place. */
 void mf_join_load(uint8_t *dst, const struct mf_entry *e);
+
+/* zeros.c: reads the keys of matrices without their groups of zeros (format/zeros.h),
+ * makes these whole and takes the keys away. Errors as of mf_apply_tail(). */
+enum b2_status mf_apply_zeros(struct modelfile *mf, struct b2_err *err) NODISCARD;
+void mf_zeros_load(uint8_t *dst, const struct mf_entry *e);
 
 /* private.c: checks the tensors of our own types against the keys that declare them
  * (format/private.h). B2_EUNSUP: a type or key from elsewhere; B2_EFORMAT: undeclared. */

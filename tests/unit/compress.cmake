@@ -47,6 +47,10 @@ add_test(NAME e2e_fold COMMAND Python3::Interpreter
     ${CMAKE_CURRENT_SOURCE_DIR}/e2e/test_fold.py $<TARGET_FILE:bonsai2_cli>
     $<TARGET_FILE:tiny_model> ${CMAKE_CURRENT_SOURCE_DIR}/golden/arch)
 set_tests_properties(e2e_fold PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 240 LABELS e2e)
+add_test(NAME e2e_zeros COMMAND Python3::Interpreter
+    ${CMAKE_CURRENT_SOURCE_DIR}/e2e/test_zeros.py $<TARGET_FILE:bonsai2_cli>
+    $<TARGET_FILE:tiny_model>)
+set_tests_properties(e2e_zeros PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 240 LABELS e2e)
 add_test(NAME e2e_contract COMMAND Python3::Interpreter
     ${CMAKE_CURRENT_SOURCE_DIR}/e2e/test_contract.py $<TARGET_FILE:bonsai2_cli>
     ${CMAKE_CURRENT_SOURCE_DIR}/golden/arch)

@@ -37,7 +37,7 @@ static enum b2_status run(struct result *r, enum dtype type, const float *w,
                           const struct rotate *rotate, double eta, int passes,
                           struct pool *pool, struct b2_err *err)
 {
-    const struct compensate_how how = {eta, passes, TERNARISE_LS};
+    const struct compensate_how how = {eta, passes, TERNARISE_LS, 0};
     struct codes codes;
     struct metric m = {0};
     float *target = NULL;

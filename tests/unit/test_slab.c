@@ -44,7 +44,7 @@ static void compensate(struct compensate_out *out, const struct slabs *s, int i,
                        const struct metric_sums *sums, const struct rotate *rotate,
                        const float *w)
 {
-    const struct compensate_how how = {0.5, 1, TERNARISE_LS};
+    const struct compensate_how how = {0.5, 1, TERNARISE_LS, 0};
     int64_t d = slab_width(s, i);
     float *target = mem_calloc((size_t)(d * d), sizeof *target);
     struct codes codes;

@@ -99,7 +99,7 @@ static uint8_t *round_all(const struct world *x, const struct choose_candidate *
 /* All rows by compensate_rows(), the metric made here. */
 static uint8_t *by_hand(const struct world *x, enum dtype t)
 {
-    const struct compensate_how how = {0.0, 2, x->recipe.ternary_rule};
+    const struct compensate_how how = {0.0, 2, x->recipe.ternary_rule, 0};
     struct metric_sums sums = x->metric.sums;
     struct compensate_out out = {.bytes = mem_calloc(ROWS, (size_t)row_bytes(t))};
     struct metric m = {0};
