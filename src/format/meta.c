@@ -295,3 +295,27 @@ enum b2_status meta_get_f32s(const struct meta *m, const char *key, const float 
     *n = kv->n;
     return B2_OK;
 }
+
+enum b2_status meta_check_group(const struct meta *m, const char *prefix,
+                                const char *const *known, size_t n, const char *what,
+                                int *n_keys, struct b2_err *err)
+{
+    const size_t len = strlen(prefix);
+
+    *n_keys = 0;
+    for (int64_t i = 0; i < meta_count(m); i++) {
+        const char *key = meta_at(m, i)->key;
+        bool found = false;
+        if (strncmp(key, prefix, len) != 0)
+            continue;
+        for (size_t k = 0; k < n; k++)
+            found = found || strcmp(key + len, known[k]) == 0;
+        if (!found)
+            return err_set(err, B2_EUNSUP,
+                           "key %.100s: this part of %s is not known here; a newer "
+                           "version may know it",
+                           key, what);
+        ++*n_keys;
+    }
+    return B2_OK;
+}

@@ -84,6 +84,12 @@ enum b2_status meta_get_i32s(const struct meta *m, const char *key, const int32_
 enum b2_status meta_get_f32s(const struct meta *m, const char *key, const float **out,
                              uint64_t *n, struct b2_err *err) NODISCARD;
 
+/* Counts the keys that begin with prefix, all of which must be understood. B2_EUNSUP: the
+ * rest of one is not among known [n]; what: what they are about, for the message. */
+enum b2_status meta_check_group(const struct meta *m, const char *prefix,
+                                const char *const *known, size_t n, const char *what,
+                                int *n_keys, struct b2_err *err) NODISCARD;
+
 /* Setters copy key and value; an existing key is replaced in place. B2_ENOMEM. */
 enum b2_status meta_set_u32(struct meta *m, const char *key, uint32_t v,
                             struct b2_err *err) NODISCARD;

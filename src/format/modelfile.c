@@ -196,6 +196,18 @@ int64_t modelfile_find(const struct modelfile *mf, const char *name)
     return names_find(&mf->names, name);
 }
 
+enum b2_status mf_find_named(const struct modelfile *mf, const char *key,
+                             const struct meta_str *name, int64_t *i,
+                             char shown[NAMES_SHOW_MAX], struct b2_err *err)
+{
+    names_show(shown, name->data, name->len);
+    *i = strlen(name->data) == name->len ? names_find(&mf->names, name->data) : -1;
+    if (*i < 0)
+        return err_set(err, B2_EFORMAT,
+                       "key %s has %s, but the file has no such tensor", key, shown);
+    return B2_OK;
+}
+
 /* Rows of each head of n rows: row 2i comes from row i, row 2i+1 from row i + n/2. This
  * is what llama.cpp's converter does to the q and k of Llama models, so that rotary
  * pairs lie side by side. */

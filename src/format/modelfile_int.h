@@ -79,6 +79,12 @@ enum b2_status mf_add_entry(struct modelfile *mf, const struct mf_entry *e,
 /* MF_IN_PLACE, or MF_COPY when t->data has not the alignment of t's type. */
 enum mf_how mf_place(const struct tensor *t);
 
+/* The entry that a key names, to *i; shown: the name for messages. B2_EFORMAT: the file
+ * has no such tensor. */
+enum b2_status mf_find_named(const struct modelfile *mf, const char *key,
+                             const struct meta_str *name, int64_t *i,
+                             char shown[NAMES_SHOW_MAX], struct b2_err *err) NODISCARD;
+
 /* The openers: mf->path is set, everything else empty; the caller cleans up. Single
  * files come with their first part already mapped. */
 enum b2_status mf_open_gguf(struct modelfile *mf, struct b2_err *err) NODISCARD;

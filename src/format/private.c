@@ -48,25 +48,6 @@ enum b2_status private_set_keys(struct meta *m, const bool *used, struct b2_err 
     return rc ? rc : meta_set_arr(m, PREFIX "bytes", MT_U32, bytes, n, err);
 }
 
-/* Counts the keys of the group and refuses strangers. */
-static enum b2_status check_keys(const struct meta *m, int *n_keys, struct b2_err *err)
-{
-    *n_keys = 0;
-    for (int64_t i = 0; i < meta_count(m); i++) {
-        const char *key = meta_at(m, i)->key;
-        bool known = false;
-        if (!private_is_key(key))
-            continue;
-        for (size_t k = 0; k < countof(known_keys) && !known; k++)
-            known = strcmp(key + sizeof PREFIX - 1, known_keys[k]) == 0;
-        if (!known)
-            return err_set(err, B2_EUNSUP,
-                           "key %.100s: this part of the types is not known here", key);
-        ++*n_keys;
-    }
-    return B2_OK;
-}
-
 /* Every declared type must be ours, with our numbers: another block under the same name
  * or id is another type. */
 static enum b2_status check_declared(const struct meta *m, bool *declared,
@@ -112,7 +93,8 @@ enum b2_status mf_check_private(struct modelfile *mf, struct b2_err *err)
 {
     bool declared[N_DTYPES] = {false};
     int n_keys;
-    enum b2_status rc = check_keys(mf->meta, &n_keys, err);
+    enum b2_status rc = meta_check_group(
+        mf->meta, PREFIX, known_keys, countof(known_keys), "the types", &n_keys, err);
 
     if (!rc && n_keys > 0)
         rc = check_declared(mf->meta, declared, err);

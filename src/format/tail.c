@@ -9,6 +9,8 @@
 
 #define PREFIX "bonsai2.tail."
 
+static const char *const known_keys[] = {"names", "widths"};
+
 bool tail_is_key(const char *key)
 {
     return strncmp(key, PREFIX, sizeof PREFIX - 1) == 0;
@@ -37,35 +39,15 @@ enum b2_status tail_apply(struct tensor *t, uint32_t width, struct b2_err *err)
     return B2_OK;
 }
 
-/* Counts the keys of the group and refuses strangers. */
-static enum b2_status check_keys(const struct meta *m, int *n_keys, struct b2_err *err)
-{
-    *n_keys = 0;
-    for (int64_t i = 0; i < meta_count(m); i++) {
-        const char *key = meta_at(m, i)->key;
-        if (!tail_is_key(key))
-            continue;
-        if (strcmp(key, PREFIX "names") != 0 && strcmp(key, PREFIX "widths") != 0)
-            return err_set(err, B2_EUNSUP,
-                           "key %.100s: this part of padded rows is not known here",
-                           key);
-        ++*n_keys;
-    }
-    return B2_OK;
-}
-
 static enum b2_status apply_name(struct modelfile *mf, const struct meta_str *name,
                                  int32_t width, struct b2_err *err)
 {
-    int64_t i =
-        strlen(name->data) == name->len ? names_find(&mf->names, name->data) : -1;
     char show[NAMES_SHOW_MAX];
+    int64_t i = 0;
+    enum b2_status rc = mf_find_named(mf, PREFIX "names", name, &i, show, err);
 
-    names_show(show, name->data, name->len);
-    if (i < 0)
-        return err_set(err, B2_EFORMAT,
-                       "key " PREFIX "names has %s, but the file has no such tensor",
-                       show);
+    if (rc)
+        return rc;
     if (mf->entry[i].t.pad != 0)
         return err_set(err, B2_EFORMAT, "key " PREFIX "names has %s twice", show);
     return tail_apply(&mf->entry[i].t, (uint32_t)width, err);
@@ -77,7 +59,8 @@ enum b2_status mf_apply_tail(struct modelfile *mf, struct b2_err *err)
     const int32_t *widths;
     uint64_t n_names, n_widths;
     int n_keys;
-    enum b2_status rc = check_keys(mf->meta, &n_keys, err);
+    enum b2_status rc = meta_check_group(
+        mf->meta, PREFIX, known_keys, countof(known_keys), "padded rows", &n_keys, err);
 
     if (rc || n_keys == 0)
         return rc;

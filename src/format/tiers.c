@@ -37,15 +37,11 @@ static bool is_marked(const uint8_t *marks, int64_t r)
 
 static enum b2_status check_keys(const struct meta *m, struct b2_err *err)
 {
-    for (int64_t i = 0; i < meta_count(m); i++) {
-        const char *key = meta_at(m, i)->key;
-        if (tiers_is_key(key) && strcmp(key, TIERS_KEY) != 0)
-            return err_set(err, B2_EUNSUP,
-                           "key %.100s: this part of a table in two types is not known "
-                           "here; a newer version may know it",
-                           key);
-    }
-    return B2_OK;
+    static const char *const known[] = {"hot"};
+    int n_keys;
+
+    return meta_check_group(m, PREFIX, known, countof(known), "a table in two types",
+                            &n_keys, err);
 }
 
 /* The marks, or NULL and why. */

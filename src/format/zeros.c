@@ -12,8 +12,7 @@
 
 enum { MAX_BLOCK = 256 }; /* weights of a block of any ternary type */
 
-static const char *const known_keys[] = {PREFIX "names", PREFIX "widths",
-                                         PREFIX "marks"};
+static const char *const known_keys[] = {"names", "widths", "marks"};
 
 static bool is_marked(const uint8_t *marks, int64_t b)
 {
@@ -112,27 +111,6 @@ enum b2_status zeros_set_keys(struct meta *m, const struct meta_str *names,
     return rc ? rc : zeros_set_marks(m, marks, n_marks, err);
 }
 
-/* Counts the keys of the group and refuses strangers. */
-static enum b2_status check_keys(const struct meta *m, int *n_keys, struct b2_err *err)
-{
-    *n_keys = 0;
-    for (int64_t i = 0; i < meta_count(m); i++) {
-        const char *key = meta_at(m, i)->key;
-        bool known = false;
-        if (strncmp(key, PREFIX, sizeof PREFIX - 1) != 0)
-            continue;
-        for (size_t k = 0; k < countof(known_keys); k++)
-            known = known || strcmp(key, known_keys[k]) == 0;
-        if (!known)
-            return err_set(err, B2_EUNSUP,
-                           "key %.100s: this way to leave out groups of zeros is not "
-                           "known here; a newer version may know it",
-                           key);
-        ++*n_keys;
-    }
-    return B2_OK;
-}
-
 /* Every row has as many marks as blocks are stored, and none behind the last block. */
 static bool marks_fit(const uint8_t *marks, int64_t rows, int64_t blocks,
                       int64_t stored)
@@ -154,15 +132,12 @@ static enum b2_status apply_name(struct modelfile *mf, const struct meta_str *na
                                  int64_t width, const uint8_t *marks, uint64_t n_marks,
                                  uint64_t *at, struct b2_err *err)
 {
-    const int64_t i =
-        strlen(name->data) == name->len ? names_find(&mf->names, name->data) : -1;
     char show[NAMES_SHOW_MAX];
+    int64_t i = 0;
+    enum b2_status rc = mf_find_named(mf, PREFIX "names", name, &i, show, err);
 
-    names_show(show, name->data, name->len);
-    if (i < 0)
-        return err_set(err, B2_EFORMAT,
-                       "key " PREFIX "names has %s, but the file has no such tensor",
-                       show);
+    if (rc)
+        return rc;
     struct mf_entry *e = &mf->entry[i];
     const struct dtype_info *info = dtype_info(e->t.type);
     const int64_t rows = tensor_rows(&e->t), stored = e->t.ne[0] / info->block;
@@ -219,7 +194,9 @@ enum b2_status mf_apply_zeros(struct modelfile *mf, struct b2_err *err)
     const uint8_t *marks = NULL;
     uint64_t n_names, n_widths, n_marks = 0, at = 0;
     int n_keys;
-    enum b2_status rc = check_keys(mf->meta, &n_keys, err);
+    enum b2_status rc =
+        meta_check_group(mf->meta, PREFIX, known_keys, countof(known_keys),
+                         "groups of zeros", &n_keys, err);
 
     if (rc || n_keys == 0)
         return rc;
@@ -237,7 +214,8 @@ enum b2_status mf_apply_zeros(struct modelfile *mf, struct b2_err *err)
     if (!rc && at != n_marks)
         rc = err_set(err, B2_EFORMAT, "key " PREFIX "marks: %llu bytes too many",
                      (unsigned long long)(n_marks - at));
-    for (size_t k = 0; !rc && k < countof(known_keys); k++)
-        meta_remove(mf->meta, known_keys[k]);
+    meta_remove(mf->meta, PREFIX "names");
+    meta_remove(mf->meta, PREFIX "widths");
+    meta_remove(mf->meta, PREFIX "marks");
     return rc;
 }
