@@ -21,6 +21,7 @@ struct fold {
     struct fold_report *found;
     struct model *m;
     struct fold_stats stats;
+    uint64_t source_bytes;
     char sha256[65];                  /* of the source */
     struct str model, key, path, now; /* the rewritten model, what it depends on */
 };
@@ -215,6 +216,8 @@ static enum b2_status start(struct fold *k, struct b2_err *err)
     if (!rc)
         rc = modelfile_sha256(k->m->mf, k->sha256, err);
     if (!rc)
+        k->source_bytes = modelfile_bytes(k->m->mf);
+    if (!rc)
         rc = put_path(&k->model, k, "folded.gguf", err);
     if (!rc)
         rc = put_path(&k->key, k, "folded.key", err);
@@ -278,6 +281,8 @@ enum b2_status fold_run(struct report *r, struct fold_report *found,
     fold_stats_free(&k.stats);
     if (!rc)
         rc = compress_folded(r, &k, err);
+    if (!rc)
+        r->source_bytes = k.source_bytes;
     if (!rc && !p->dry_run) {
         rc = clean(&k, err);
         if (rc)

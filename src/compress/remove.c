@@ -15,6 +15,7 @@ struct removing {
     const struct pipeline_params *p;
     struct remove_report *found;
     char sha256[65];              /* of the source */
+    uint64_t source_bytes;
     struct str model, costs, key; /* paths of one choice */
     bool no_types;                /* the budget is below the smallest types */
 };
@@ -191,6 +192,8 @@ static enum b2_status start(struct removing *m, struct b2_err *err)
         rc = modelfile_open(&mf, m->p->source, NULL, err);
     if (!rc)
         rc = modelfile_sha256(mf, m->sha256, err);
+    if (!rc)
+        m->source_bytes = modelfile_bytes(mf);
     modelfile_close(mf);
     return rc;
 }
@@ -211,6 +214,8 @@ enum b2_status remove_run(struct report *r, struct remove_report *found,
     if (!rc) {
         const struct pipeline_params best = params_of(&m, found->taken);
         rc = pipeline_run(r, &best, err);
+        if (!rc)
+            r->source_bytes = m.source_bytes;
     }
     if (!rc && !p->dry_run) {
         rc = clean(&m, err);

@@ -73,6 +73,7 @@ with tempfile.TemporaryDirectory() as tmp:
             check(k["hidden_order"][:256] != list(range(256)), "nothing is sorted")
             check(sorted(k["hidden_order"][:256]) == list(range(256)), "no order")
         check(rep["fold"]["exponent"] == k["exponent"] and rep["source"] == src, f"{rep['fold']}")
+        check(rep["source_bytes"] == os.path.getsize(src), "the source's bytes")
         check(rep["fold"]["sorted"] == ("hidden, stream" if "--sort" in words else "none"), f"{rep['fold']}")
         check(not beside(), f"left behind: {beside()}")
 

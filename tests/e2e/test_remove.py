@@ -32,6 +32,7 @@ with tempfile.TemporaryDirectory() as tmp:
     check(os.path.getsize(out) == rep["output_bytes"] <= least * 3 // 4, "bytes")
     check(rep["output_bytes"] >= 0.97 * (least * 3 // 4), "bytes left over")
     check(rep["source"] == src, f"source {rep['source']}")
+    check(rep["source_bytes"] == os.path.getsize(src), "the source's bytes")
     check(not beside(), f"left behind: {beside()}")
     look = js("inspect", out)
     layers = {t["name"].split(".")[1] for t in look["tensors"] if t["name"].startswith("blk.")}
