@@ -119,7 +119,7 @@ static void folded_json(cJSON *o, const struct fold_report *r)
     }
 }
 
-static void folded_text(struct str *out, const struct fold_report *r)
+static void folded_text(struct str *out, const struct fold_report *r, bool dry_run)
 {
     str_printf(out, "\ncolumns scaled by rms^%g, %s\n", r->exponent,
                r->stream   ? "hidden values and residual stream sorted"
@@ -130,6 +130,9 @@ static void folded_text(struct str *out, const struct fold_report *r)
             str_printf(out, "  rms^%-4g  kld %.4f with few tokens%s\n",
                        fold_exponent[i], r->kld[i],
                        fold_exponent[i] == r->exponent ? "  taken" : "");
+    if (dry_run)
+        str_put(out,
+                "the rewritten model stays beside the output until that is made\n");
 }
 
 static cJSON *json_of(const struct compress *c, const struct report *r)
@@ -170,7 +173,7 @@ static int print_report(const struct compress *c, const struct report *r)
     if (!c->common.json && c->remove > 0)
         removed_text(&text, &c->removed, c->dry_run);
     if (!c->common.json && folds(c))
-        folded_text(&text, &c->folded);
+        folded_text(&text, &c->folded, c->dry_run);
     if (!c->common.json && c->recipe.effort == RECIPE_BEST && !c->dry_run) {
         str_put(&text, "\n");
         distill_text(&text, &c->distilled);
@@ -257,6 +260,9 @@ static int read_fold(struct compress *c, const struct cmd *cmd)
     if (folds(c) && c->texts.calib.n == 0)
         return cli_usage_error(cmd, "--fold and --sort need --calib FILE: what flows "
                                     "through each column");
+    if (folds(c) && c->words.p.teacher)
+        return cli_usage_error(cmd, "--fold and --sort do not go with --teacher, whose "
+                                    "columns are others");
     if (folds(c) && !c->output)
         return cli_usage_error(cmd, "--fold and --sort need -o FILE, beside which the "
                                     "rewritten model lies");
@@ -314,8 +320,8 @@ static int read_words(struct compress *c, const struct cmd *cmd)
 #define COMPENSATE_OPTS(c) \
     {OPT_NUM, 0, "zero-groups", "SHARE", &(c)->zero_groups, 0.0, 0.9, \
      "This share of the groups of each row of ternary linear layers, those that matter " \
-     "least, becomes zeros and is left out of the file. Less bytes, more error; memory " \
-     "as without. Only programs that know bonsai2.zeros keys can run the file. [0]"}, \
+     "least, becomes zeros and is left out of the file. Less bytes, more error; when it " \
+     "is run, whole matrices lie in memory. Only programs that know bonsai2.zeros keys can run the file. [0]"}, \
     {OPT_NUM, 0, "mismatch", "SHARE", &(c)->mismatch, 0.0, 1.0, \
      "How much of the error of earlier layers each layer makes up for. [0.5]"}, \
     {OPT_INT, 0, "refine", "N", &(c)->refine, 0, 100, \

@@ -57,17 +57,25 @@ static const char *shown_key(const struct inspect *in, const char *key,
     return names_show(buf, kv->v.strs->data, kv->v.strs->len);
 }
 
+/* What a tensor takes of the file where groups of zeros are left out; of others, which a
+ * folder may store in another type, what they are here. */
+static uint64_t bytes_of(const struct inspect *in, int64_t i)
+{
+    return modelfile_left_out(in->mf, i) > 0 ? modelfile_stored_bytes(in->mf, i)
+                                             : modelfile_tensor(in->mf, i)->n_bytes;
+}
+
 static void count(struct inspect *in)
 {
     for (int64_t i = 0; i < modelfile_n_tensors(in->mf); i++) {
         const struct tensor *t = modelfile_tensor(in->mf, i);
         uint64_t n = (uint64_t)tensor_count(t);
         in->n_params += n;
-        in->tensor_bytes += t->n_bytes;
+        in->tensor_bytes += bytes_of(in, i);
         in->n_padded += t->pad > 0;
         in->type_count[t->type]++;
         in->type_params[t->type] += n;
-        in->type_bytes[t->type] += t->n_bytes;
+        in->type_bytes[t->type] += bytes_of(in, i);
     }
 }
 
@@ -314,7 +322,7 @@ static void put_tensors(struct str *s, const struct inspect *in)
         char name[NAMES_SHOW_MAX];
         str_printf(s, "  %-34s %-9s %13" PRIu64 "  ",
                    names_show(name, t->name, strlen(t->name)),
-                   dtype_info(t->type)->name, t->n_bytes);
+                   dtype_info(t->type)->name, bytes_of(in, i));
         put_shape(s, t);
         str_put(s, "\n");
     }
@@ -408,7 +416,7 @@ static void add_tensors(cJSON *root, const struct inspect *in)
         for (int d = 0; d < t->rank; d++)
             cJSON_AddItemToArray(shape, cJSON_CreateNumber((double)t->ne[d]));
         cJSON_AddItemToObject(o, "shape", shape);
-        cJSON_AddNumberToObject(o, "bytes", (double)t->n_bytes);
+        cJSON_AddNumberToObject(o, "bytes", (double)bytes_of(in, i));
         cJSON_AddNumberToObject(o, "padding", (double)t->pad);
         if (modelfile_left_out(in->mf, i) > 0)
             cJSON_AddNumberToObject(o, "groups_left_out",

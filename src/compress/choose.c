@@ -79,6 +79,21 @@ static bool will_fold(const struct choose *c, const struct choose_item *it,
                             it->why == CHOOSE_BUDGET && mixes_rotated(c->recipe));
 }
 
+/* What a candidate adds to the file, or its bare bytes. Names of rotated and of padded
+ * weights, and of those that leave out groups, stand once more in keys: the length in 8
+ * bytes, then the name; a width takes 4 more, marks what they take. */
+static uint64_t cost(const struct choose_item *it, const struct choose_candidate *cand,
+                     bool in_file)
+{
+    const uint64_t stored = choose_stored(it, cand), zeros = choose_marks(it, cand);
+    if (!in_file)
+        return stored + zeros;
+    uint64_t name = 8 + strlen(it->t->name);
+    uint64_t marks = cand->n_hot ? tiers_mark_bytes(tensor_rows(it->t)) : 0;
+    return align_up_u64(stored, CHOOSE_ALIGN) + (cand->fold ? name : 0) +
+           (cand->pad || cand->left_out ? name + 4 : 0) + marks + zeros;
+}
+
 /* Groups of zeros are made by compensation, in matrices of layers. */
 static int64_t left_out(const struct choose *c, const struct choose_item *it,
                         const struct choose_candidate *cand)
@@ -89,7 +104,8 @@ static int64_t left_out(const struct choose *c, const struct choose_item *it,
         !(flags & DTF_TERNARY) || flags & DTF_APART || it->layer < 0 ||
         it->t->rank != 2 || !role_foldable(it->role))
         return 0;
-    return (int64_t)(c->recipe->zero_groups * (double)choose_groups(it, cand));
+    const double share = c->recipe->zero_groups * (double)choose_groups(it, cand);
+    return (int64_t)(share + 1e-9); /* .29 of 100 is 29 */
 }
 
 /* Rows that t's group does not divide get a padded candidate. */
@@ -270,7 +286,8 @@ static void add_ladder(const struct choose *c, struct choose_item *it)
         add_candidate(c, it, smallest_padded(width), false);
     int n = 0;
     for (int i = 0; i < it->n_candidates; i++)
-        if (it->candidate[i].n_bytes < limit && it->candidate[i].type != it->t->type)
+        if (cost(it, &it->candidate[i], false) < limit &&
+            it->candidate[i].type != it->t->type)
             it->candidate[n++] = it->candidate[i];
     it->n_candidates = n;
     add_candidate(c, it, keep ? it->t->type : DT_F16, keep);
@@ -452,28 +469,14 @@ const char *choose_name(char buf[CHOOSE_NAME_MAX], const struct choose_candidate
     return buf;
 }
 
-/* What a candidate adds to the file, or its bare bytes. Names of rotated and of padded
- * weights, and of those that leave out groups, stand once more in keys: the length in 8
- * bytes, then the name; a width takes 4 more, marks what they take. */
-static uint64_t cost(const struct choose_item *it, const struct choose_candidate *cand,
-                     bool in_file)
-{
-    const uint64_t stored = choose_stored(it, cand), zeros = choose_marks(it, cand);
-    if (!in_file)
-        return stored + zeros;
-    uint64_t name = 8 + strlen(it->t->name);
-    uint64_t marks = cand->n_hot ? tiers_mark_bytes(tensor_rows(it->t)) : 0;
-    return align_up_u64(stored, CHOOSE_ALIGN) + (cand->fold ? name : 0) +
-           (cand->pad || cand->left_out ? name + 4 : 0) + marks + zeros;
-}
-
 void choose_smallest(struct choose *c)
 {
     for (int64_t i = 0; i < c->n; i++) {
         struct choose_item *it = &c->item[i];
         it->pick = 0;
         for (int k = 1; k < it->n_candidates; k++)
-            if (it->candidate[k].n_bytes < it->candidate[it->pick].n_bytes)
+            if (cost(it, &it->candidate[k], false) <
+                cost(it, &it->candidate[it->pick], false))
                 it->pick = k;
     }
 }

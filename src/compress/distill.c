@@ -6,6 +6,7 @@
 #include "base/file_space.h"
 #include "base/mem.h"
 #include "compress/distill_int.h"
+#include "compress/outmeta.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -265,6 +266,28 @@ static enum b2_status check_params(const struct distill_params *p, struct b2_err
     return rc ? rc : file_check_folder(p->output, err);
 }
 
+/* A student whose columns were changed starts from weights that are not its original's; and
+ * zeros that it left out are weights like others when it is written. */
+static enum b2_status check_columns(const struct distill *d, struct b2_err *err)
+{
+    int64_t left_out = 0;
+
+    for (int64_t i = 0; i < modelfile_n_tensors(d->sm->mf); i++)
+        left_out += modelfile_left_out(d->sm->mf, i);
+    if (left_out > 0)
+        log_line(d->p->log, LOG_WARN,
+                 "%s leaves out groups of zeros; what is written has them all",
+                 d->p->student);
+    if (outmeta_same_fold(modelfile_meta(d->sm->mf), modelfile_meta(d->om->mf)))
+        return B2_OK;
+    return err_set(
+        err, B2_EUNSUP,
+        "%s: its columns are scaled or sorted (bonsai2.fold keys), those of "
+        "%s are not like that; let `bonsai2 compress --fold ... --effort best` "
+        "train it",
+        d->p->student, d->p->original ? d->p->original : d->p->teacher);
+}
+
 static enum b2_status open_models(struct distill *d, struct b2_err *err)
 {
     const struct model_params mp = {.log = d->p->log};
@@ -286,6 +309,8 @@ static enum b2_status open_models(struct distill *d, struct b2_err *err)
         rc = model_open(&d->om, d->p->original, &quiet, err);
     if (!rc)
         rc = netmodel_check_pair(d->sm, d->om, err);
+    if (!rc)
+        rc = check_columns(d, err);
     return rc || d->om == d->tm ? rc : netmodel_check_teacher(d->sm, d->tm, err);
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "compress/memo.h"
+#include "compress/outmeta.h"
 #include "model/model.h"
 
 #include <math.h>
@@ -70,7 +71,11 @@ static enum b2_status rewrite(struct fold *k, double exponent, struct b2_err *er
         return rc;
     if (file_exists(k->model.data) && isfinite(memo_get(k->key.data, k->now.data)))
         return B2_OK;
-    rc = fold_make_plan(&plan, &k->stats, exponent, k->fp->sort, k->found->stream, err);
+    if (file_exists(k->key.data)) /* it would say what the model was before */
+        rc = file_remove(k->key.data, err);
+    if (!rc)
+        rc = fold_make_plan(&plan, &k->stats, exponent, k->fp->sort, k->found->stream,
+                            err);
     if (!rc)
         rc = fold_write(&plan, k->m, k->model.data, k->sha256, k->p, err);
     if (!rc)
@@ -203,13 +208,64 @@ static enum b2_status try_all(struct fold *k, struct b2_err *err)
 
 /* ---- all ---- */
 
+/* A file that a run like this one may have left: it says so itself. */
+static bool has_key(const char *path, const char *key)
+{
+    struct modelfile *mf = NULL;
+    bool has = false;
+
+    if (!modelfile_open(&mf, path, NULL, NULL))
+        has = meta_find(modelfile_meta(mf), key) != NULL;
+    modelfile_close(mf);
+    return has;
+}
+
+/* What lies where models in between go must be ours, and never the source. */
+static enum b2_status check_between(struct fold *k, struct b2_err *err)
+{
+    enum b2_status rc = B2_OK;
+
+    for (int i = -1; i < FOLD_TRIES && !rc; i++) {
+        const char *own = OUTMETA_FOLD "exponent";
+        char end[32] = "folded.gguf";
+        if (i >= 0) {
+            own = "bonsai2.recipe";
+            snprintf(end, sizeof end, "fold-%g.gguf", fold_exponent[i]);
+        }
+        rc = put_path(&k->path, k, end, err);
+        if (!rc)
+            rc = file_check_output(k->path.data, k->p->source,
+                                   k->p->force || has_key(k->path.data, own), err);
+    }
+    return rc;
+}
+
+/* What can be known to fail before anything is measured. */
+static enum b2_status check_recipe(const struct fold *k, struct b2_err *err)
+{
+    struct choose c = {0};
+
+    if (meta_find(modelfile_meta(k->m->mf), OUTMETA_FOLD "exponent"))
+        return err_set(err, B2_EUNSUP,
+                       "%s: its columns were scaled or sorted before; start from the "
+                       "model that was given then",
+                       k->p->source);
+    enum b2_status rc = choose_prepare(&c, k->m->mf, k->p->recipe, err);
+    choose_free(&c);
+    return rc;
+}
+
 static enum b2_status start(struct fold *k, struct b2_err *err)
 {
     const struct model_params mp = {.no_tokenizer = true, .log = NULL};
     enum b2_status rc = file_check_output(k->p->output, k->p->source, k->p->force, err);
 
     if (!rc)
+        rc = check_between(k, err);
+    if (!rc)
         rc = model_open(&k->m, k->p->source, &mp, err);
+    if (!rc)
+        rc = check_recipe(k, err);
     if (!rc && k->m->hp.f > UINT16_MAX)
         rc = err_set(err, B2_EUNSUP,
                      "--fold and --sort: more than 65,535 hidden values");
@@ -234,22 +290,38 @@ static enum b2_status start(struct fold *k, struct b2_err *err)
     return B2_OK;
 }
 
+static enum b2_status remove_if_there(const char *path, struct b2_err *err)
+{
+    return file_exists(path) ? file_remove(path, err) : B2_OK;
+}
+
+/* The trial of an exponent: its number, and what a run that was killed left. */
+static enum b2_status clean_trial(struct fold *k, double exponent, struct b2_err *err)
+{
+    static const char *const ends[] = {"key", "gguf", "gguf.b2work"};
+    enum b2_status rc = B2_OK;
+
+    for (size_t i = 0; i < countof(ends) && !rc; i++) {
+        char end[48];
+        snprintf(end, sizeof end, "fold-%g.%s", exponent, ends[i]);
+        rc = put_path(&k->path, k, end, err);
+        if (!rc && file_is_dir(k->path.data))
+            rc = file_remove_tree(k->path.data, err);
+        else if (!rc)
+            rc = remove_if_there(k->path.data, err);
+    }
+    return rc;
+}
+
 static enum b2_status clean(struct fold *k, struct b2_err *err)
 {
     enum b2_status rc = B2_OK;
 
-    for (int i = 0; i < FOLD_TRIES + 2 && !rc; i++) {
-        const char *path = i == FOLD_TRIES ? k->model.data : k->key.data;
-        if (i < FOLD_TRIES) {
-            char end[32];
-            snprintf(end, sizeof end, "fold-%g.key", fold_exponent[i]);
-            rc = put_path(&k->path, k, end, err);
-            path = k->path.data;
-        }
-        if (!rc && file_exists(path))
-            rc = file_remove(path, err);
-    }
-    return rc;
+    for (int i = 0; i < FOLD_TRIES && !rc; i++)
+        rc = clean_trial(k, fold_exponent[i], err);
+    if (!rc)
+        rc = remove_if_there(k->model.data, err);
+    return rc ? rc : remove_if_there(k->key.data, err);
 }
 
 static enum b2_status compress_folded(struct report *r, struct fold *k,
@@ -273,6 +345,7 @@ enum b2_status fold_run(struct report *r, struct fold_report *found,
     for (int i = 0; i < FOLD_TRIES; i++)
         found->kld[i] = (double)NAN;
     enum b2_status rc = start(&k, err);
+    const bool started = !rc;
     if (!rc && isnan(fp->exponent))
         rc = try_all(&k, err);
     if (!rc)
@@ -287,6 +360,9 @@ enum b2_status fold_run(struct report *r, struct fold_report *found,
         rc = clean(&k, err);
         if (rc)
             report_free(r);
+    } else if (rc && rc != B2_ECANCEL && rc != B2_EIO && k.model.data && started) {
+        (void)remove_if_there(k.model.data, NULL); /* no run goes on from there */
+        (void)remove_if_there(k.key.data, NULL);
     }
     str_free(&k.model);
     str_free(&k.key);

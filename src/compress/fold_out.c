@@ -153,8 +153,12 @@ static enum b2_status change_of(struct change *c, const struct folding *k,
     const int64_t of = layer < 0 ? 0 : layer;
     c->rows = axis_of(k->plan, of, known->rows, known->undo_rows);
     c->cols = axis_of(k->plan, of, known->cols, known->undo_cols);
-    if (known->rows == HIDDEN && k->m->hp.arch->sub_norms)
-        c->rows.power = NULL; /* their norm is scaled instead */
+    if (k->m->hp.arch->sub_norms && strncmp(known->name, "ffn_up.", 7) == 0) {
+        if (known->rows == HIDDEN) /* the norm behind them is scaled instead */
+            c->rows.power = NULL;
+        else
+            c->cols.power = NULL;
+    }
     c->type = type_of(t, c);
     return B2_OK;
 }

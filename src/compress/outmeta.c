@@ -34,6 +34,35 @@ static bool is_dropped(const char *key)
             strncmp(key, OUTMETA_FOLD, strlen(OUTMETA_FOLD)) != 0);
 }
 
+/* Whether b has every key of this kind that a has, with the same values. */
+static bool has_fold_of(const struct meta *b, const struct meta *a)
+{
+    for (int64_t i = 0; i < meta_count(a); i++) {
+        const struct meta_kv *x = meta_at(a, i);
+        if (strncmp(x->key, OUTMETA_FOLD, strlen(OUTMETA_FOLD)) != 0)
+            continue;
+        const struct meta_kv *y = meta_find(b, x->key);
+        if (!y || y->type != x->type || y->n != x->n)
+            return false;
+        if (x->type == MT_STR) {
+            if (x->v.strs->len != y->v.strs->len ||
+                memcmp(x->v.strs->data, y->v.strs->data, x->v.strs->len) != 0)
+                return false;
+            continue;
+        }
+        const size_t each = meta_type_bytes(x->type == MT_ARR ? x->elem : x->type);
+        if ((x->type == MT_ARR && x->elem != y->elem) || each == 0 ||
+            memcmp(x->v.raw, y->v.raw, (size_t)x->n * each) != 0)
+            return false;
+    }
+    return true;
+}
+
+bool outmeta_same_fold(const struct meta *a, const struct meta *b)
+{
+    return has_fold_of(a, b) && has_fold_of(b, a);
+}
+
 static enum dtype main_type(const struct choose *c)
 {
     int64_t count[N_DTYPES] = {0};

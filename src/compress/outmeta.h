@@ -23,6 +23,9 @@
 /* What fold.h writes; says nothing any more once columns go or move again. */
 #define OUTMETA_FOLD "bonsai2.fold."
 
+/* Whether both say the same of it, or nothing. */
+bool outmeta_same_fold(const struct meta *a, const struct meta *b);
+
 struct outmeta_source {
     const char *path; /* by which it is named */
     const char *sha256;

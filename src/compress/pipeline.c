@@ -105,6 +105,19 @@ static uint64_t budget_bytes(const struct pipeline *pl)
     return bytes > more ? bytes - more : 0;
 }
 
+/* A share that no row has a whole group of does nothing. */
+static void tell_of_zeros(const struct pipeline *pl)
+{
+    uint64_t marks = 0;
+
+    for (int64_t i = 0; i < pl->c.n; i++)
+        marks += choose_marks(&pl->c.item[i], choose_picked(&pl->c.item[i]));
+    if (pl->recipe.zero_groups > 0.0 && marks == 0)
+        log_line(pl->p->log, LOG_WARN,
+                 "--zero-groups: nothing is left out; no ternary matrix of a layer has "
+                 "rows of enough groups");
+}
+
 static enum b2_status stage_choose(struct pipeline *pl, struct b2_err *err)
 {
     const struct recipe *recipe = pl->p->recipe;
@@ -549,6 +562,8 @@ static enum b2_status run_stages(struct pipeline *pl, struct report *r,
     if (!rc) {
         start_s = clock_s();
         rc = stage_choose(pl, err);
+        if (!rc)
+            tell_of_zeros(pl);
         report_add_stage(r, "choose", clock_s() - start_s, 0);
     }
     if (!rc && !p->dry_run)

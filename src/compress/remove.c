@@ -14,7 +14,7 @@ enum { PRUNE_TOKENS = 4096 };
 struct removing {
     const struct pipeline_params *p;
     struct remove_report *found;
-    char sha256[65];              /* of the source */
+    char sha256[65]; /* of the source */
     uint64_t source_bytes;
     struct str model, costs, key; /* paths of one choice */
     bool no_types;                /* the budget is below the smallest types */
@@ -94,7 +94,9 @@ static enum b2_status smaller_model(struct removing *m, int layers, double *kld,
         *kld =
             file_exists(m->model.data) ? memo_get(m->key.data, key.data) : (double)NAN;
     if (!rc && !isfinite(*kld)) {
-        rc = prune(m, layers, kld, err);
+        rc = file_exists(m->key.data) ? file_remove(m->key.data, err) : B2_OK;
+        if (!rc)
+            rc = prune(m, layers, kld, err);
         if (!rc)
             rc = memo_put(m->key.data, key.data, *kld, err);
     }
@@ -108,7 +110,7 @@ static struct pipeline_params params_of(struct removing *m, int layers)
 {
     struct pipeline_params p = *m->p;
 
-    p.source_name = p.source;
+    p.source_name = p.source_name ? p.source_name : p.source;
     p.source = layers ? m->model.data : p.source;
     p.costs = layers || !p.costs ? m->costs.data : p.costs;
     p.too_small = &m->no_types;

@@ -7,6 +7,7 @@
 #include "base/reader.h"
 #include "format/hash.h"
 #include "format/modelfile_int.h"
+#include "format/zeros.h"
 #include "tensor/quant.h"
 
 #include <inttypes.h>
@@ -262,9 +263,10 @@ enum b2_status modelfile_load(struct modelfile *mf, int64_t i, struct b2_err *er
         mf_delta_load(e->owned, e);
     else if (e->how == MF_JOINED)
         mf_join_load(e->owned, e);
-    else if (e->how == MF_ZEROS)
+    else if (e->how == MF_ZEROS) {
         mf_zeros_load(e->owned, e);
-    else if (e->t.n_bytes > 0)
+        file_map_drop(&mf->parts[e->part].map, e->offset, e->src_bytes);
+    } else if (e->t.n_bytes > 0)
         memcpy(e->owned, e->src, (size_t)e->t.n_bytes);
     e->t.data = e->owned;
     return B2_OK;
@@ -291,6 +293,16 @@ void modelfile_drop(const struct modelfile *mf, const uint8_t *p, uint64_t n)
             (uintptr_t)p - (uintptr_t)map->data < map->size)
             file_map_drop(map, (uintptr_t)p - (uintptr_t)map->data, n);
     }
+}
+
+uint64_t modelfile_stored_bytes(const struct modelfile *mf, int64_t i)
+{
+    const struct mf_entry *e = &mf->entry[i];
+    const int64_t blocks = e->t.ne[0] / dtype_info(e->t.type)->block;
+
+    return e->how == MF_ZEROS
+               ? e->src_bytes + (uint64_t)tensor_rows(&e->t) * zeros_mark_bytes(blocks)
+               : bytes_in_file(e);
 }
 
 int64_t modelfile_left_out(const struct modelfile *mf, int64_t i)

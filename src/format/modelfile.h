@@ -48,6 +48,8 @@ void modelfile_unload(struct modelfile *mf, int64_t i);
 /* Gives the mapped pages of n bytes from p on, which lie in the data of a tensor that is
  * used in place, back; they come again when they are read. Nothing where p is memory. */
 void modelfile_drop(const struct modelfile *mf, const uint8_t *p, uint64_t n);
+/* Bytes of tensor i in its file, with marks of what is left out there. */
+uint64_t modelfile_stored_bytes(const struct modelfile *mf, int64_t i);
 /* Groups of zeros of tensor i that the file leaves out (format/zeros.h). */
 int64_t modelfile_left_out(const struct modelfile *mf, int64_t i);
 /* Bytes that load would allocate for tensor i (0: used in place). */

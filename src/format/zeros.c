@@ -141,11 +141,12 @@ static enum b2_status apply_name(struct modelfile *mf, const struct meta_str *na
     struct mf_entry *e = &mf->entry[i];
     const struct dtype_info *info = dtype_info(e->t.type);
     const int64_t rows = tensor_rows(&e->t), stored = e->t.ne[0] / info->block;
+    if (e->how == MF_ZEROS)
+        return err_set(err, B2_EFORMAT, "key " PREFIX "names has %s twice", show);
     if (e->how != MF_IN_PLACE || e->t.rank != 2 || e->t.pad != 0 || rows < 1 ||
         !(info->flags & DTF_TERNARY) || info->flags & DTF_APART || info->block < 2)
         return err_set(err, B2_EFORMAT,
-                       "key " PREFIX "names has %s twice, or it is no ternary matrix",
-                       show);
+                       "key " PREFIX "names has %s, which is no ternary matrix", show);
     const int64_t blocks = width / info->block;
     if (width % info->block != 0 || blocks <= stored || stored < 1)
         return err_set(err, B2_EFORMAT,

@@ -36,9 +36,11 @@ static enum b2_status check_tensor(struct weights_binder *b, int64_t i, int64_t 
                        "gguf-pq2_0 -o NEW.gguf",
                        t->name);
     if (!b->used[i]) {
-        b->m->weights_bytes += t->n_bytes + modelfile_load_bytes(mf, i);
+        /* Of a matrix without its groups of zeros only the whole copy is ever used. */
+        const uint64_t mapped = modelfile_left_out(mf, i) > 0 ? 0 : t->n_bytes;
+        b->m->weights_bytes += mapped + modelfile_load_bytes(mf, i);
         b->m->copy_bytes += modelfile_load_bytes(mf, i);
-        b->m->type_bytes[t->type] += t->n_bytes;
+        b->m->type_bytes[t->type] += mapped;
         b->used[i] = true;
     }
     if (b->no_data && rows > 1)

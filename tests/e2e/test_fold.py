@@ -4,10 +4,10 @@ Rewritten models say the same as the source: to the bit where only powers of two
 up to the order of sums where columns were. The keys alone undo it, value by value (a reader
 of its own, gguf_plain.py). What is tried, threads, kills, and what is refused.
 """
-import glob, os, subprocess, sys, tempfile
+import glob, os, subprocess, sys, tempfile, time
 
 from gguf_plain import Gguf
-from program import call, check, data, js, killed, write_words
+from program import BIN, call, check, data, js, killed, write_words
 
 TINY, ARCHS = sys.argv[2:4]
 
@@ -139,10 +139,61 @@ with tempfile.TemporaryDirectory() as tmp:
                 .stderr.split("types give has ")[1].split()[0])
     rep = js("compress", src, *calib, "--refine", "0", "--budget", str(least * 4 // 5), "--remove", "1", "--fold", "0.5",
              "-o", out, "--force")
+    check(rep["source"] == src and b"folded" not in data(out), "keys name the file in between")
     check(rep["removal"]["layers"] == 1 and rep["fold"]["exponent"] == 0.5, f"{rep['removal']}")
     check(not beside(), f"left behind: {beside()}")
 
+    # Files in between are no one else's, and a model without its key is made again.
+    call("prune", src, "--ffn", "0.5", "--cap", "0.9", "--multiple", "64", *calib, "-o", path("pr.gguf"), "--quiet")
+    for name in ("own", "own.folded.gguf", "own.fold-0.gguf"):
+        with open(path(name), "wb") as f:
+            f.write(b"precious")
+    p = call(*base, "--fold", "auto", "-o", path("own"), code=1)
+    check("--force" in p.stderr, p.stderr)
+    os.remove(path("own"))
+    for name in ("own.folded.gguf", "own.fold-0.gguf"):
+        p = call(*base, "--fold", "auto", "-o", path("own"), code=1)
+        check(name in p.stderr and "--force" in p.stderr, p.stderr)
+        check(data(path(name)) == b"precious", f"{name} is gone")
+        os.remove(path(name))
+    os.replace(src, path("m.folded.gguf"))
+    p = call("compress", path("m.folded.gguf"), *keep, "--fold", "0.5", *calib, "-o", path("m"), code=1)
+    check("source itself" in p.stderr and os.path.exists(path("m.folded.gguf")), p.stderr)
+    os.replace(path("m.folded.gguf"), src)
+    call("compress", src, *keep, "--fold", "0.25", *calib, "-o", path("d"), "--dry-run", "--quiet")
+    between = data(path("d.folded.gguf"))
+    call("compress", src, *keep, "--fold", "0.75", *calib, "-o", path("d"), "--dry-run", "--quiet")
+    os.remove(path("d.folded.key"))
+    table = call("compress", src, *keep, "--fold", "0.25", *calib, "-o", path("d"), "--dry-run").stdout
+    check("stays beside" in table and data(path("d.folded.gguf")) == between, "a model of another exponent was taken")
+    for wrong in (["--rule", "nothing*=B2_T64"], ["--rule", "*=PTQ1_0"], ["--budget", "20000"]):
+        call("compress", src, "--fold", "0.5", *wrong, *calib, "-o", path("w"), code=1)
+        check(not glob.glob(path("w.*")), f"{wrong}: left {glob.glob(path('w.*'))}")
+    p = subprocess.Popen([BIN, *base, "--fold", "auto", "--refine", "20", "-o", path("k"), "--quiet"])
+    while not os.path.exists(path("k.fold-0.gguf.b2work")) and p.poll() is None:
+        time.sleep(0.002)
+    p.kill()
+    p.wait()
+    call(*base, "--fold", "0.5", "-o", path("k"), "--force", "--quiet")
+    check(not glob.glob(path("k.*")), f"left {glob.glob(path('k.*'))}")
+
+    # Training knows other columns when it sees them.
+    learn = ["--calib", text, "--ctx", "32", "--batch", "2", "--steps", "4", "--eval-every", "2", "--held-tokens", "128",
+             "--gemm", "f32"]
+    call(*base, "--sort", "-o", path("sorted.gguf"), "--quiet")
+    p = call("distill", "--teacher", src, "--student", path("sorted.gguf"), *learn, "-o", path("x.gguf"), ok=False)
+    check("bonsai2.fold" in p.stderr, p.stderr)
+    rep = js("compress", src, "--effort", "best", "--rule", "*=B2_T64", "--rule", "token_embd*=keep", "--fold", "0.5",
+             "--sort", *calib[2:], *learn, "-o", path("best.gguf"))
+    check(rep["distillation"]["kld"] <= rep["distillation"]["kld_before"] and "hidden_order" in keys(Gguf(path("best.gguf"))),
+          f"{rep['distillation']}")
+
     # What cannot be.
+    p = call("compress", path("sorted.gguf"), *keep, "--fold", "0.5", *calib, "-o", path("x.gguf"), ok=False)
+    check("before" in p.stderr, p.stderr)
+    p = call("compress", path("pr.gguf"), "--effort", "best", "--teacher", src, *keep, "--sort", *calib, "-o", path("x.gguf"),
+             code=2)
+    check("--teacher" in p.stderr, p.stderr)
     for wrong in (["--fold", "2"], ["--fold", "x"], ["--fold", "-1"], ["--fold", "nan"]):
         p = call(*base, *wrong, "-o", out, code=2)
         check("0 to 1" in p.stderr, p.stderr)

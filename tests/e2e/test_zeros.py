@@ -101,6 +101,24 @@ with tempfile.TemporaryDirectory() as tmp:
         check(rep["output_bytes"] == plan["output_bytes"] == os.path.getsize(other), "dry run of a budget")
         check(0.97 * int(budget) <= rep["output_bytes"] <= int(budget), f"{rep['output_bytes']} of {budget}")
 
+    words = [*base, "--rule", "token_embd*=keep", "--types", "Q2_0,B2_T64", "--zero-groups", "0.7", "--refine", "0"]
+    least = int(call(*words, "--budget", "2000", "--dry-run", code=1).stderr.split("types give has ")[1].split()[0])
+    rep = js(*words, "--budget", str(least), "-o", other, "--force")
+    check(rep["output_bytes"] == least, "the smallest file is not what it is said to be")
+    p = call(*base, "--rule", "*=Q4_0", "--rule", "token_embd*=keep", "--zero-groups", "0.5", "-o", other, "--force")
+    check("nothing is left out" in p.stderr, p.stderr)
+
+    # Memory: that of whole matrices, once; and what inspect says of the file.
+    call("export", out, "--format", "gguf", "-o", other, "--force", "--quiet")
+    a, b = (js("plan", m, "--ctx", "64") for m in (out, other))
+    check(a["total_bytes"] == b["total_bytes"], f"{a['total_bytes']} {b['total_bytes']}")
+    look = js("inspect", out)
+    check(sum(t["bytes"] for t in look["tensors"]) <= os.path.getsize(out), "more bytes than the file has")
+    student = ["--teacher", src, "--student", out, "--calib", text, "--ctx", "32", "--batch", "2", "--steps", "2",
+               "--eval-every", "1", "--held-tokens", "128", "--gemm", "f32"]
+    p = call("distill", *student, "-o", other, "--force")
+    check("has them all" in p.stderr and b"bonsai2.zeros" not in data(other), p.stderr)
+
     # Compressing and pruning such a file: it is whole.
     call("compress", out, "--rule", "*=keep", "-o", other, "--force", "--quiet")
     check(kld(other)["ppl"] == kld(out)["ppl"] and b"bonsai2.zeros" not in data(other), "kept")
