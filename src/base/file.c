@@ -306,6 +306,11 @@ enum b2_status file_remove(const char *path, struct b2_err *err)
     return unlink(path) ? fail_errno(err, path, "remove") : B2_OK;
 }
 
+enum b2_status file_remove_if_there(const char *path, struct b2_err *err)
+{
+    return file_exists(path) ? file_remove(path, err) : B2_OK;
+}
+
 enum b2_status file_rename(const char *from, const char *to, struct b2_err *err)
 {
     if (rename(from, to) == 0)

@@ -75,6 +75,8 @@ enum b2_status file_disk_free(uint64_t *out, const char *path,
                               struct b2_err *err) NODISCARD;
 enum b2_status file_make_dir(const char *path, struct b2_err *err) NODISCARD; /* -p */
 enum b2_status file_remove(const char *path, struct b2_err *err) NODISCARD;
+/* The same, but nothing there is fine. */
+enum b2_status file_remove_if_there(const char *path, struct b2_err *err) NODISCARD;
 enum b2_status file_rename(const char *from, const char *to,
                            struct b2_err *err) NODISCARD;
 /* Removes a folder and everything in it; a missing folder is fine. */

@@ -189,8 +189,7 @@ static enum b2_status run_stages(struct report *r, struct compress *c,
         c->removed = c->folded.removed;
         return rc;
     }
-    return c->remove > 0 ? remove_run(r, &c->removed, p, (int)c->remove, err)
-                         : pipeline_run(r, p, err);
+    return remove_run(r, &c->removed, p, (int)c->remove, err);
 }
 
 static int compress_run(struct compress *c, const char *source)
@@ -321,7 +320,8 @@ static int read_words(struct compress *c, const struct cmd *cmd)
     {OPT_NUM, 0, "zero-groups", "SHARE", &(c)->zero_groups, 0.0, 0.9, \
      "This share of the groups of each row of ternary linear layers, those that matter " \
      "least, becomes zeros and is left out of the file. Less bytes, more error; when it " \
-     "is run, whole matrices lie in memory. Only programs that know bonsai2.zeros keys can run the file. [0]"}, \
+     "is run, whole matrices lie in memory. Only programs that know bonsai2.zeros keys " \
+     "can run the file. [0]"}, \
     {OPT_NUM, 0, "mismatch", "SHARE", &(c)->mismatch, 0.0, 1.0, \
      "How much of the error of earlier layers each layer makes up for. [0.5]"}, \
     {OPT_INT, 0, "refine", "N", &(c)->refine, 0, 100, \

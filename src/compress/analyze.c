@@ -13,9 +13,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* OpenBLAS and everything small. */
-static const uint64_t OTHER_BYTES = (uint64_t)160 << 20;
-
 bool analyze_fits(const struct analyze *a, int64_t layer, enum stream_part part)
 {
     return walk_weight(a->m, layer, part)->cols % a->codes.group == 0;
@@ -131,7 +128,7 @@ static enum b2_status check_memory(const struct analyze *a, struct b2_err *err)
 
     step = measure > step ? measure : step;
     step = fisher > step ? fisher : step;
-    const uint64_t need = OTHER_BYTES + 2 * walk_weights_bytes(a->m) +
+    const uint64_t need = WALK_OTHER_BYTES + 2 * walk_weights_bytes(a->m) +
                           walk_bytes(a->m, a->calib.ctx, threads) + step;
     if (a->p->mem_limit == 0 || need <= a->p->mem_limit)
         return B2_OK;

@@ -213,8 +213,10 @@ static enum b2_status save(struct fisher *f, struct b2_err *err)
 static enum b2_status take(struct analyze *a, struct b2_err *err)
 {
     const int64_t n = a->s->n_layers, heads = a->m->hp.n_heads;
+    const uint64_t payload = (uint64_t)n * sizeof(struct analyze_fisher) +
+                             (uint64_t)(n * heads) * sizeof(double);
     struct file_map map = {0};
-    enum b2_status rc = work_piece_map(a->work, 2 * n, &map, err);
+    enum b2_status rc = work_piece_map(a->work, 2 * n, payload, &map, err);
 
     for (int64_t i = 0; i < n && !rc; i++) {
         struct analyze_fisher found;

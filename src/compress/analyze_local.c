@@ -351,15 +351,10 @@ static enum b2_status take(struct analyze *a, int64_t layer, struct b2_err *err)
     struct sens_layer *to = &a->s->layer[layer];
     struct file_map map = {0};
     struct analyze_local found;
-    enum b2_status rc = work_piece_map(a->work, layer, &map, err);
+    enum b2_status rc = work_piece_map(a->work, layer, payload_of(a, layer), &map, err);
 
-    if (!rc && map.size < payload_of(a, layer))
-        rc = err_set(err, B2_ETRUNC, "piece %lld was cut short by another program",
-                     (long long)layer);
-    if (rc) {
-        file_unmap(&map);
+    if (rc)
         return rc;
-    }
     memcpy(&found, map.data, sizeof found);
     memcpy(to->neuron, map.data + sizeof found, (size_t)to->f * sizeof *to->neuron);
     file_unmap(&map);
@@ -406,10 +401,7 @@ enum b2_status analyze_student(struct analyze *a, int64_t layer, struct b2_err *
                   (uint64_t)hparams_f(&a->m->hp, layer) * sizeof(float);
 
     if (!rc)
-        rc = work_piece_map(a->work, layer, &map, err);
-    if (!rc && map.size < payload_of(a, layer))
-        rc = err_set(err, B2_ETRUNC, "piece %lld was cut short by another program",
-                     (long long)layer);
+        rc = work_piece_map(a->work, layer, payload_of(a, layer), &map, err);
     for (int part = 0; part < N_PARTS && !rc; part++) {
         const struct weight *w = walk_weight(a->m, layer, (enum stream_part)part);
         if (!analyze_fits(a, layer, (enum stream_part)part))

@@ -227,7 +227,8 @@ static enum b2_status take(struct analyze *a, int64_t layer, struct b2_err *err)
     struct sens_layer *to = &a->s->layer[layer];
     struct file_map map = {0};
     struct analyze_measured found;
-    enum b2_status rc = work_piece_map(a->work, a->s->n_layers + layer, &map, err);
+    enum b2_status rc = work_piece_map(a->work, a->s->n_layers + layer,
+                                       payload_of(a, layer), &map, err);
 
     if (rc)
         return rc;

@@ -481,6 +481,15 @@ void choose_smallest(struct choose *c)
     }
 }
 
+uint64_t choose_all_marks(const struct choose *c)
+{
+    uint64_t sum = 0;
+
+    for (int64_t i = 0; i < c->n; i++)
+        sum += choose_marks(&c->item[i], choose_picked(&c->item[i]));
+    return sum;
+}
+
 uint64_t choose_bytes(const struct choose *c, bool in_file)
 {
     uint64_t sum = 0;

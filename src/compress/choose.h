@@ -170,6 +170,9 @@ const char *choose_name(char buf[CHOOSE_NAME_MAX], const struct choose_candidate
 /* Takes the fewest bytes everywhere. */
 void choose_smallest(struct choose *c);
 
+/* Marks of all picked tensors. */
+uint64_t choose_all_marks(const struct choose *c);
+
 /* Picks candidates so that the tensors' bytes are at most max_bytes. in_file: bytes as
  * they lie in a GGUF, aligned and with the names that keys repeat; else bare bytes.
  * B2_EARG: impossible. */

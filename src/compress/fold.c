@@ -71,8 +71,8 @@ static enum b2_status rewrite(struct fold *k, double exponent, struct b2_err *er
         return rc;
     if (file_exists(k->model.data) && isfinite(memo_get(k->key.data, k->now.data)))
         return B2_OK;
-    if (file_exists(k->key.data)) /* it would say what the model was before */
-        rc = file_remove(k->key.data, err);
+    /* It would say what the model was before. */
+    rc = file_remove_if_there(k->key.data, err);
     if (!rc)
         rc = fold_make_plan(&plan, &k->stats, exponent, k->fp->sort, k->found->stream,
                             err);
@@ -290,11 +290,6 @@ static enum b2_status start(struct fold *k, struct b2_err *err)
     return B2_OK;
 }
 
-static enum b2_status remove_if_there(const char *path, struct b2_err *err)
-{
-    return file_exists(path) ? file_remove(path, err) : B2_OK;
-}
-
 /* The trial of an exponent: its number, and what a run that was killed left. */
 static enum b2_status clean_trial(struct fold *k, double exponent, struct b2_err *err)
 {
@@ -308,7 +303,7 @@ static enum b2_status clean_trial(struct fold *k, double exponent, struct b2_err
         if (!rc && file_is_dir(k->path.data))
             rc = file_remove_tree(k->path.data, err);
         else if (!rc)
-            rc = remove_if_there(k->path.data, err);
+            rc = file_remove_if_there(k->path.data, err);
     }
     return rc;
 }
@@ -320,8 +315,16 @@ static enum b2_status clean(struct fold *k, struct b2_err *err)
     for (int i = 0; i < FOLD_TRIES && !rc; i++)
         rc = clean_trial(k, fold_exponent[i], err);
     if (!rc)
-        rc = remove_if_there(k->model.data, err);
-    return rc ? rc : remove_if_there(k->key.data, err);
+        rc = file_remove_if_there(k->model.data, err);
+    return rc ? rc : file_remove_if_there(k->key.data, err);
+}
+
+static void drop_model(const struct fold *k)
+{
+    if (file_remove_if_there(k->model.data, NULL) ||
+        file_remove_if_there(k->key.data, NULL))
+        log_line(k->p->log, LOG_WARN, "%s: stays, it could not be removed",
+                 k->model.data);
 }
 
 static enum b2_status compress_folded(struct report *r, struct fold *k,
@@ -329,9 +332,7 @@ static enum b2_status compress_folded(struct report *r, struct fold *k,
 {
     const struct pipeline_params p = params_of(k, k->found->exponent);
 
-    return k->fp->max_layers > 0
-               ? remove_run(r, &k->found->removed, &p, k->fp->max_layers, err)
-               : pipeline_run(r, &p, err);
+    return remove_run(r, &k->found->removed, &p, k->fp->max_layers, err);
 }
 
 enum b2_status fold_run(struct report *r, struct fold_report *found,
@@ -361,8 +362,7 @@ enum b2_status fold_run(struct report *r, struct fold_report *found,
         if (rc)
             report_free(r);
     } else if (rc && rc != B2_ECANCEL && rc != B2_EIO && k.model.data && started) {
-        (void)remove_if_there(k.model.data, NULL); /* no run goes on from there */
-        (void)remove_if_there(k.key.data, NULL);
+        drop_model(&k); /* no run goes on from there */
     }
     str_free(&k.model);
     str_free(&k.key);

@@ -243,8 +243,7 @@ static enum b2_status make_meta(struct meta **out, const struct folding *k,
     for (int64_t i = 0; i < meta_count(from) && !rc; i++) {
         const struct meta_kv *kv = meta_at(from, i);
         if (strncmp(kv->key, "split.", 6) != 0 &&
-            strcmp(kv->key, "general.alignment") != 0 &&
-            strncmp(kv->key, OUTMETA_FOLD, strlen(OUTMETA_FOLD)) != 0)
+            strcmp(kv->key, "general.alignment") != 0 && !outmeta_is_fold(kv->key))
             rc = meta_copy(meta, kv, err);
     }
     if (!rc)

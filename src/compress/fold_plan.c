@@ -13,8 +13,6 @@
 
 enum { BATCH_TOKENS = 2048, MOST_POWERS = 24 };
 
-static const uint64_t OTHER_BYTES = (uint64_t)160 << 20;
-
 /* ---- measuring ---- */
 
 /* The calibration, the walk, and what a layer's inputs are while it is passed. */
@@ -56,7 +54,7 @@ static enum b2_status check_memory(const struct measuring *k, struct b2_err *err
     const int threads = k->p->env.pool ? pool_threads(k->p->env.pool) : 1;
     const int64_t ctx = k->calib.ctx;
     const uint64_t need =
-        OTHER_BYTES + walk_weights_bytes(k->m) + walk_bytes(k->m, ctx, threads) +
+        WALK_OTHER_BYTES + walk_weights_bytes(k->m) + walk_bytes(k->m, ctx, threads) +
         (uint64_t)(k->n_seqs * ctx * hp->d) * sizeof(float) +
         (uint64_t)(k->batch_seqs * ctx * (2 * hp->d + hp->f)) * sizeof(float);
 

@@ -26,12 +26,17 @@ static const struct {
 };
 
 /* Keys about the source's storage, which the output has in its own way. */
+bool outmeta_is_fold(const char *key)
+{
+    return strncmp(key, OUTMETA_FOLD, sizeof OUTMETA_FOLD - 1) == 0;
+}
+
 static bool is_dropped(const char *key)
 {
     return strncmp(key, "split.", 6) == 0 || strcmp(key, "general.alignment") == 0 ||
            (strncmp(key, "bonsai2.", 8) == 0 && !rotation_is_key(key) &&
             !tiers_is_key(key) && strcmp(key, "bonsai2.prune") != 0 &&
-            strncmp(key, OUTMETA_FOLD, strlen(OUTMETA_FOLD)) != 0);
+            !outmeta_is_fold(key));
 }
 
 /* Whether b has every key of this kind that a has, with the same values. */
@@ -39,7 +44,7 @@ static bool has_fold_of(const struct meta *b, const struct meta *a)
 {
     for (int64_t i = 0; i < meta_count(a); i++) {
         const struct meta_kv *x = meta_at(a, i);
-        if (strncmp(x->key, OUTMETA_FOLD, strlen(OUTMETA_FOLD)) != 0)
+        if (!outmeta_is_fold(x->key))
             continue;
         const struct meta_kv *y = meta_find(b, x->key);
         if (!y || y->type != x->type || y->n != x->n)
@@ -236,7 +241,7 @@ static enum b2_status set_zeros_keys(struct meta *m, const struct choose *c,
 {
     struct meta_str *names = mem_calloc((size_t)c->n, sizeof *names);
     uint32_t *widths = mem_calloc((size_t)c->n, sizeof *widths), n = 0;
-    uint64_t n_marks = 0;
+    const uint64_t n_marks = choose_all_marks(c);
 
     for (int64_t i = 0; names && widths && i < c->n; i++) {
         const struct tensor *t = c->item[i].t;
@@ -244,7 +249,6 @@ static enum b2_status set_zeros_keys(struct meta *m, const struct choose *c,
             continue;
         names[n] = (struct meta_str){t->name, strlen(t->name)};
         widths[n++] = (uint32_t)tensor_width(t);
-        n_marks += choose_marks(&c->item[i], choose_picked(&c->item[i]));
     }
     uint8_t *marks = mem_calloc((size_t)n_marks, 1);
     enum b2_status rc =

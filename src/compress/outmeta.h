@@ -23,6 +23,7 @@
 /* What fold.h writes; says nothing any more once columns go or move again. */
 #define OUTMETA_FOLD "bonsai2.fold."
 
+bool outmeta_is_fold(const char *key);
 /* Whether both say the same of it, or nothing. */
 bool outmeta_same_fold(const struct meta *a, const struct meta *b);
 

@@ -43,10 +43,7 @@ static enum b2_status open_pieces(struct pieces_open *o, int64_t layer,
         if (o->n == MAX_MAPS)
             return err_set(err, B2_EUNSUP, "layer %lld lies in more than %d pieces",
                            (long long)layer, MAX_MAPS);
-        rc = work_piece_map(pl->work, i, &o->map[o->n], err);
-        if (!rc && o->map[o->n].size < pl->piece[i].payload)
-            rc = err_set(err, B2_ETRUNC, "piece %lld was cut short by another program",
-                         (long long)i);
+        rc = work_piece_map(pl->work, i, pl->piece[i].payload, &o->map[o->n], err);
         o->index[o->n++] = i;
     }
     return rc;

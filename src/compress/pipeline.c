@@ -108,11 +108,7 @@ static uint64_t budget_bytes(const struct pipeline *pl)
 /* A share that no row has a whole group of does nothing. */
 static void tell_of_zeros(const struct pipeline *pl)
 {
-    uint64_t marks = 0;
-
-    for (int64_t i = 0; i < pl->c.n; i++)
-        marks += choose_marks(&pl->c.item[i], choose_picked(&pl->c.item[i]));
-    if (pl->recipe.zero_groups > 0.0 && marks == 0)
+    if (pl->recipe.zero_groups > 0.0 && choose_all_marks(&pl->c) == 0)
         log_line(pl->p->log, LOG_WARN,
                  "--zero-groups: nothing is left out; no ternary matrix of a layer has "
                  "rows of enough groups");
@@ -307,23 +303,20 @@ static enum b2_status write_part(struct gguf_out *out, const struct file_map *m,
     return rc;
 }
 
-static enum b2_status write_piece(const struct pipeline *pl, int64_t i,
-                                  struct gguf_out *out, struct b2_err *err)
+static enum b2_status write_piece(struct pipeline *pl, int64_t i, struct gguf_out *out,
+                                  struct b2_err *err)
 {
     const struct piece *pc = &pl->piece[i];
     struct file_map m = {0};
-    enum b2_status rc = work_piece_map(pl->work, i, &m, err);
+    enum b2_status rc = work_piece_map(pl->work, i, pc->payload, &m, err);
 
-    if (!rc && m.size < pc->payload)
-        rc = err_set(err, B2_ETRUNC, "piece %lld was cut short by another program",
-                     (long long)i);
     uint64_t at = 0;
     for (int64_t k = pc->begin; k < pc->end && !rc; k++) {
         const struct choose_item *it = &pl->c.item[k];
         struct choose_part part[2];
         int n = choose_parts(it, choose_picked(it), part);
         if (choose_picked(it)->left_out > 0) {
-            rc = pipeline_write_packed(out, it, m.data + at, err);
+            rc = pipeline_write_packed(pl, out, it, m.data + at, err);
             file_map_drop(&m, at, choose_picked(it)->n_bytes);
             n = 0;
         }
@@ -385,6 +378,8 @@ static enum b2_status stage_write(struct pipeline *pl, struct b2_err *err)
             n_done += (uint64_t)tensor_count(pl->c.item[k].t);
         progress_update(pl->p->env.progress, n_done, 0.0);
     }
+    mem_free(pl->marks);
+    pl->marks = NULL;
     if (rc) {
         gguf_out_abort(out);
         return rc;

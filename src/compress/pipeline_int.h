@@ -33,6 +33,8 @@ struct pipeline {
     struct piece *piece;
     int64_t n_pieces, n_resumed;
     struct fit_stat *stat; /* [c.n] */
+    uint8_t *marks;        /* while the file is written: of what it leaves out */
+    uint64_t marks_at;     /* behind those of matrices that are written */
     uint64_t file_bytes;
     char sha256[65];
 };
@@ -56,8 +58,8 @@ void pipeline_drop_metric(struct pipeline *pl);
 /* pipe_zeros.c, of matrices that leave out groups of zeros: what is stored of each of
  * their rows, from the pieces to the keys; and such a matrix from its whole bytes. */
 enum b2_status pipeline_mark_zeros(struct pipeline *pl, struct b2_err *err) NODISCARD;
-enum b2_status pipeline_write_packed(struct gguf_out *out, const struct choose_item *it,
-                                     const uint8_t *bytes,
+enum b2_status pipeline_write_packed(struct pipeline *pl, struct gguf_out *out,
+                                     const struct choose_item *it, const uint8_t *bytes,
                                      struct b2_err *err) NODISCARD;
 
 /* pipe_best.c, of effort best. Refuses what could not be distilled later on. */

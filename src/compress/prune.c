@@ -12,8 +12,6 @@
 
 enum { PROBE_TOKENS = 256 };
 
-static const uint64_t OTHER_BYTES = (uint64_t)160 << 20;
-
 /* ---- beginning ---- */
 
 static enum b2_status read_calibration(struct prune *k, struct b2_err *err)
@@ -76,8 +74,8 @@ static enum b2_status check_memory(const struct prune *k, struct b2_err *err)
 {
     const int threads = k->p->pool ? pool_threads(k->p->pool) : 1;
     const int64_t ctx = max_i64(k->calib.ctx, 1);
-    uint64_t need =
-        OTHER_BYTES + 2 * walk_weights_bytes(k->m) + walk_bytes(k->m, ctx, threads);
+    uint64_t need = WALK_OTHER_BYTES + 2 * walk_weights_bytes(k->m) +
+                    walk_bytes(k->m, ctx, threads);
 
     if (k->calib.n_seqs > 0)
         need += prune_bytes(k) + probe_bytes(k->m, PROBE_TOKENS, 1, threads);

@@ -234,7 +234,7 @@ static enum b2_status make_meta(struct writing *w, struct b2_err *err)
         if (strncmp(kv->key, "split.", 6) != 0 &&
             strcmp(kv->key, "general.alignment") != 0 &&
             strcmp(kv->key, "general.parameter_count") != 0 &&
-            strncmp(kv->key, OUTMETA_FOLD, strlen(OUTMETA_FOLD)) != 0)
+            !outmeta_is_fold(kv->key))
             rc = copy_key(w, kv, err);
     }
     if (!rc)

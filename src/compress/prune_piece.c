@@ -62,13 +62,11 @@ enum b2_status prune_piece_open(struct prune_piece *out, struct file_map *map,
 {
     const uint64_t f = (uint64_t)hparams_f(&k->m->hp, layer);
     const uint64_t heads = (uint64_t)hparams_heads(&k->m->hp, layer);
-    enum b2_status rc =
-        work_piece_map(k->work, prune_piece_number(k, round, layer), map, err);
+    enum b2_status rc = work_piece_map(k->work, prune_piece_number(k, round, layer),
+                                       prune_payload(k, round, layer), map, err);
 
     if (rc)
         return rc;
-    if (map->size < prune_payload(k, round, layer))
-        return err_set(err, B2_ETRUNC, "a piece was cut short by another program");
     memcpy(&out->found, map->data, sizeof out->found);
     out->ffn = map->data + sizeof out->found;
     out->head = out->ffn + f;

@@ -94,7 +94,7 @@ static enum b2_status smaller_model(struct removing *m, int layers, double *kld,
         *kld =
             file_exists(m->model.data) ? memo_get(m->key.data, key.data) : (double)NAN;
     if (!rc && !isfinite(*kld)) {
-        rc = file_exists(m->key.data) ? file_remove(m->key.data, err) : B2_OK;
+        rc = file_remove_if_there(m->key.data, err);
         if (!rc)
             rc = prune(m, layers, kld, err);
         if (!rc)
@@ -179,7 +179,7 @@ static enum b2_status clean(struct removing *m, struct b2_err *err)
         rc = set_paths(m, n, err);
         const char *const path[] = {m->model.data, m->costs.data, m->key.data};
         for (size_t i = 0; i < countof(path) && !rc; i++)
-            rc = file_exists(path[i]) ? file_remove(path[i], err) : B2_OK;
+            rc = file_remove_if_there(path[i], err);
     }
     return rc;
 }
@@ -208,6 +208,8 @@ enum b2_status remove_run(struct report *r, struct remove_report *found,
 
     *found = (struct remove_report){0};
     *r = (struct report){0};
+    if (max_layers < 1)
+        return pipeline_run(r, p, err);
     enum b2_status rc = start(&m, err);
     if (!rc)
         rc = try_all(&m, max_layers < REMOVE_MAX ? max_layers : REMOVE_MAX, err);

@@ -22,7 +22,7 @@ struct remove_report {
     double types[REMOVE_MAX + 1];  /* by types; infinite: no types are small enough */
 };
 
-/* pipeline_run() with at most max_layers layers less; p has an output, effort normal and a
+/* pipeline_run() with at most max_layers layers less; 0: just that. Else p has an output, effort normal and a
  * budget in bytes. Errors of pipeline_run() and prune_run(). */
 enum b2_status remove_run(struct report *r, struct remove_report *found,
                           const struct pipeline_params *p, int max_layers,

@@ -11,6 +11,9 @@
 
 #include "compress/stream.h"
 
+/* What a plan counts for OpenBLAS and everything small. */
+#define WALK_OTHER_BYTES ((uint64_t)160 << 20)
+
 struct walk;
 
 struct walk_params {

@@ -286,8 +286,8 @@ enum b2_status work_piece_end(struct work *w, const struct fit_stat *stat,
     return rc;
 }
 
-enum b2_status work_piece_map(const struct work *w, int64_t i, struct file_map *m,
-                              struct b2_err *err)
+enum b2_status work_piece_map(const struct work *w, int64_t i, uint64_t payload,
+                              struct file_map *m, struct b2_err *err)
 {
     struct str path = {0};
 
@@ -295,7 +295,11 @@ enum b2_status work_piece_map(const struct work *w, int64_t i, struct file_map *
     enum b2_status rc = str_ok(&path) ? file_map(m, path.data, err)
                                       : err_set(err, B2_ENOMEM, "out of memory");
     str_free(&path);
-    return rc;
+    if (rc || m->size >= payload)
+        return rc;
+    file_unmap(m);
+    return err_set(err, B2_ETRUNC, "piece %lld was cut short by another program",
+                   (long long)i);
 }
 
 const char *work_output_path(const struct work *w)

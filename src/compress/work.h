@@ -44,9 +44,10 @@ enum b2_status work_piece_data(struct work *w, const void *data, size_t n,
 enum b2_status work_piece_end(struct work *w, const struct fit_stat *stat,
                               int64_t n_stat, struct b2_err *err) NODISCARD;
 
-/* Maps a finished piece; the payload is the first payload bytes. file_unmap() ends it. */
-enum b2_status work_piece_map(const struct work *w, int64_t i, struct file_map *m,
-                              struct b2_err *err) NODISCARD;
+/* Maps a finished piece, whose payload is its first bytes. file_unmap() ends it. B2_ETRUNC:
+ * another program cut it short since. */
+enum b2_status work_piece_map(const struct work *w, int64_t i, uint64_t payload,
+                              struct file_map *m, struct b2_err *err) NODISCARD;
 
 /* Where the output may be written before it gets its name. Valid until work_close. */
 const char *work_output_path(const struct work *w);

@@ -23,30 +23,6 @@ static const char *const known_keys[] = {
     "inverse_weight_names",
 };
 
-enum b2_status rotation_check_keys(const struct meta *m, const char *prefix,
-                                   const char *const *known, size_t n_known,
-                                   int *n_keys, struct b2_err *err)
-{
-    const size_t n_prefix = strlen(prefix);
-
-    *n_keys = 0;
-    for (int64_t i = 0; i < meta_count(m); i++) {
-        const char *key = meta_at(m, i)->key;
-        bool is_known = false;
-
-        if (strncmp(key, prefix, n_prefix) != 0)
-            continue;
-        ++*n_keys;
-        for (size_t k = 0; k < n_known && !is_known; k++)
-            is_known = strcmp(key + n_prefix, known[k]) == 0;
-        if (!is_known)
-            return err_set(err, B2_EUNSUP,
-                           "key %.100s: this part of a rotation is not known here",
-                           key);
-    }
-    return B2_OK;
-}
-
 /* The value of key must be one word. */
 static enum b2_status want_word(const struct meta *m, const char *key, const char *word,
                                 struct b2_err *err)
@@ -259,8 +235,8 @@ enum b2_status rotation_read(struct rotation_decl *out, const struct meta *m,
     struct rotation_decl d = {0};
     uint32_t block = 0;
     int n_keys;
-    enum b2_status rc =
-        rotation_check_keys(m, PREFIX, known_keys, countof(known_keys), &n_keys, err);
+    enum b2_status rc = meta_check_group(m, PREFIX, known_keys, countof(known_keys),
+                                         "a rotation", &n_keys, err);
 
     if (rc)
         return rc;

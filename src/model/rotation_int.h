@@ -6,12 +6,6 @@
 
 #include "model/rotation.h"
 
-/* Counts the keys that start with prefix. B2_EUNSUP: one goes on with none of the known
- * words. */
-enum b2_status rotation_check_keys(const struct meta *m, const char *prefix,
-                                   const char *const *known, size_t n_known,
-                                   int *n_keys, struct b2_err *err) NODISCARD;
-
 /* Whether a converter may fold a weight of this name. */
 bool rotation_may_fold(const struct meta_str *name);
 

@@ -105,8 +105,8 @@ enum b2_status rotation_read_own(struct rotation_decl *d, const struct meta *m,
     struct rotation_decl own = {.version = 1, .explicit_signs = true};
     int n_keys;
     bool paley = false;
-    enum b2_status rc =
-        rotation_check_keys(m, PREFIX, known_keys, countof(known_keys), &n_keys, err);
+    enum b2_status rc = meta_check_group(m, PREFIX, known_keys, countof(known_keys),
+                                         "a rotation", &n_keys, err);
 
     if (rc || n_keys == 0)
         return rc;
